@@ -1,15 +1,13 @@
 /**
  * A service renders reports. Each takes a lot of memory, so at most 3 may be rendered at once: first in
- * one process, then in two that share the limit through Redis. Set REDIS_URL to use your own Redis;
- * otherwise the example starts one.
+ * one process, then in two that share the limit through Redis.
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
-import colors from "picocolors";
 import { ConcurrencyLimiter } from "smooth-limiter";
 import { RedisConcurrencyLimiter } from "smooth-limiter/redis";
-import { startRedis } from "../scripts/redis/server.ts";
+import { freshUrl } from "../scripts/redis/server.ts";
 
 const AT_ONCE = 3;
 
@@ -19,7 +17,7 @@ let most = 0;
 async function render(name: string, ms: number): Promise<void> {
   running += 1;
   most = Math.max(most, running);
-  console.log(`  ${colors.green("■".repeat(running).padEnd(AT_ONCE))} ${name} begins`);
+  console.log(`  ${"■".repeat(running).padEnd(AT_ONCE)} ${name} begins`);
   await sleep(ms);
   running -= 1;
 }
@@ -41,9 +39,7 @@ await Promise.all(started);
 assert.equal(most, AT_ONCE, "exactly the allowed number runs at once");
 
 console.log(`\nTwo processes, together ${AT_ONCE} at once:\n`);
-const server = process.env.REDIS_URL ? undefined : await startRedis();
-const url = process.env.REDIS_URL ?? server?.url ?? "";
-const redis = new Redis(url);
+const redis = new Redis(process.env.REDIS_URL ?? (await freshUrl()));
 const name = `reports of ${process.pid}`;
 // in production each limiter is in its own process: they share only the name
 const here = RedisConcurrencyLimiter.create(redis, name, AT_ONCE);
@@ -70,4 +66,3 @@ await there.resetLimit();
 console.log(`\n  held at the end: ${(await here.peek()).active}`);
 await Promise.all([here.close(), there.close()]);
 redis.disconnect();
-await server?.stop();

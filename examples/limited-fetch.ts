@@ -6,7 +6,6 @@
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
-import colors from "picocolors";
 import { RateLimiter } from "smooth-limiter";
 import { limitedFetch } from "smooth-limiter/fetch";
 import { type Reply, startServer } from "./lib/api-server.ts";
@@ -34,41 +33,29 @@ function windowOf(limit: number): () => Reply {
   };
 }
 
-/** Makes so many calls by all workers together. @returns how many of them succeeded */
-async function work(call: typeof fetch, url: string, calls: number): Promise<number> {
+/** Makes so many calls by all workers together, beside those of the colleague. */
+async function scene(title: string, call: typeof fetch, calls: number, colleague = 0) {
+  const api = await startServer(windowOf(LIMIT));
+  const startedAt = performance.now();
   let left = calls;
   let done = 0;
   const worker = async () => {
     while (left-- > 0) {
-      const response = await call(url);
-      await response.arrayBuffer();
-      if (response.ok) done += 1;
+      if ((await call(api.url)).ok) done += 1;
     }
   };
-  await Promise.all(Array.from({ length: WORKERS }, worker));
-  return done;
-}
-
-async function scene(title: string, call: typeof fetch, calls: number, colleague = 0) {
-  const api = await startServer(windowOf(LIMIT));
-  const startedAt = performance.now();
-  const working = work(call, api.url, calls);
+  const working = Promise.all(Array.from({ length: WORKERS }, worker));
   let others = 0;
   for (let i = 0; i < colleague; i++) {
     await sleep(250);
-    const response = await fetch(`${api.url}/report`);
-    await response.arrayBuffer();
-    if (!response.ok) others += 1;
+    if (!(await fetch(api.url)).ok) others += 1;
   }
-  const done = await working;
+  await working;
   const seconds = (performance.now() - startedAt) / 1000;
   await api.close();
   const refused = api.refused - others;
-  const colour = refused > LIMIT ? colors.red : colors.green;
-  console.log(
-    `  ${title.padEnd(36)} ${colour(`${String(refused).padStart(3)} refused`)}, ` +
-      `${done} of ${calls} done in ${seconds.toFixed(1)} s`,
-  );
+  const facts = `${refused} refused, ${done} of ${calls} done in ${seconds.toFixed(1)} s`;
+  console.log(`  ${title.padEnd(36)} ${facts}`);
   return { refused, done, seconds };
 }
 

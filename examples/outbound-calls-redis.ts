@@ -1,17 +1,15 @@
 /**
- * The calls of `outbound-calls.ts`, made by two processes with one API key. The limit is in Redis, and
- * so is the pause after a 429: it holds for both processes, whichever of them got the 429. Set REDIS_URL
- * to use your own Redis; otherwise the example starts one.
+ * The calls of `outbound-calls.ts`, made by two processes with one API key. The limit is in Redis, and so is the pause after
+ * a 429: it holds for both, whichever of them got the 429.
  */
 import assert from "node:assert/strict";
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
-import colors from "picocolors";
 import { RedisRateLimiter } from "smooth-limiter/redis";
-import { startRedis } from "../scripts/redis/server.ts";
-import { ok, slidingSecond, startServer, tooMany } from "./lib/api-server.ts";
+import { freshUrl } from "../scripts/redis/server.ts";
+import { startStrictServer } from "./lib/api-server.ts";
 
 const [, , api, key] = process.argv;
 if (api !== undefined && key !== undefined) await callApi(api, key);
@@ -23,7 +21,6 @@ async function callApi(api: string, key: string): Promise<void> {
   // clearly below the 20 a second that the API allows
   const limiter = RedisRateLimiter.create(redis, `api of ${key}`, 15, { burstSeconds: 0 });
   let left = 20;
-
   const work = async () => {
     while (left-- > 0) {
       for (;;) {
@@ -36,48 +33,35 @@ async function callApi(api: string, key: string): Promise<void> {
       process.send?.("done");
     }
   };
-  await Promise.all(Array.from({ length: 3 }, work));
+  await Promise.all([work(), work(), work()]);
   redis.disconnect();
   process.disconnect?.();
 }
 
 async function lead(): Promise<void> {
-  const server = process.env.REDIS_URL ? undefined : await startRedis();
-  const admit = slidingSecond(20);
-  const api = await startServer(() => {
-    const comeBackMs = admit();
-    return comeBackMs === 0 ? ok : tooMany(comeBackMs);
-  });
-
+  const env = { ...process.env, REDIS_URL: process.env.REDIS_URL ?? (await freshUrl()) };
+  const api = await startStrictServer(20);
   console.log("2 processes, 20 calls each, an API that allows 20 in any second\n");
   const startedAt = performance.now();
-  const tell = (what: string) => {
-    const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
-    console.log(`  ${colors.dim(`${seconds} s`)}  ${what}`);
-  };
+  const tell = (what: string) =>
+    console.log(`  ${((performance.now() - startedAt) / 1000).toFixed(1)} s  ${what}`);
   const counts = { done: 0, refused: 0 };
-  const env = { ...process.env, REDIS_URL: process.env.REDIS_URL ?? server?.url };
   const callers = ["first", "second"].map((name) => {
     const caller = fork(fileURLToPath(import.meta.url), [api.url, `${process.pid}`], { env });
     caller.on("message", async (what: keyof typeof counts) => {
       counts[what] += 1;
-      if (what === "refused") tell(colors.red(`429 for the ${name} process: both pause`));
+      if (what === "refused") tell(`429 for the ${name} process: both pause`);
       else if (counts.done % 5 === 0) tell(`${counts.done} calls done`);
       if (what === "done" && counts.done === 12) {
-        tell(colors.yellow("a third program uses the same API key: 30 calls at once"));
+        tell("a third program uses the same API key: 30 calls at once");
         await Promise.all(Array.from({ length: 30 }, () => fetch(api.url)));
       }
     });
-    return caller;
+    return once(caller, "exit");
   });
-  await Promise.all(callers.map((caller) => once(caller, "exit")));
+  await Promise.all(callers);
   await api.close();
-  await server?.stop();
-
-  tell(colors.green(`all done, ${counts.refused} were refused and repeated`));
+  tell(`all done, ${counts.refused} were refused and repeated`);
   assert.equal(counts.done, 40, "every call is made");
-  assert.ok(
-    counts.refused <= 12,
-    `${counts.refused} were refused: the processes did not pause together`,
-  );
+  assert.ok(counts.refused <= 12, "the processes did not pause together");
 }

@@ -6,14 +6,10 @@
 import assert from "node:assert/strict";
 import colors from "picocolors";
 import { RateLimiter } from "smooth-limiter";
-import { ok, slidingSecond, startServer, tooMany } from "./lib/api-server.ts";
+import { startStrictServer } from "./lib/api-server.ts";
 
 const WORKERS = 5;
-const admit = slidingSecond(20);
-const api = await startServer(() => {
-  const comeBackMs = admit();
-  return comeBackMs === 0 ? ok : tooMany(comeBackMs);
-});
+const api = await startStrictServer(20);
 
 // requests arrive less evenly than they are sent, so the rate is clearly below the server's limit
 const limiter = RateLimiter.create(15, { burstSeconds: 0 });

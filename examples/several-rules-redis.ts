@@ -1,17 +1,15 @@
 /**
  * Several rules on Redis, each with another key. A request is charged to all rules if all of them allow
- * it, else to none. One script asks all rules, and the decision names those that refused. Set REDIS_URL to
- * use your own Redis; otherwise the example starts one.
+ * it, else to none. One script asks all rules, and the decision names those that refused.
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { allOf, fixedWindow, slidingLog } from "smooth-limiter";
 import { RedisLimiter } from "smooth-limiter/redis";
-import { startRedis } from "../scripts/redis/server.ts";
+import { freshUrl } from "../scripts/redis/server.ts";
 
-const server = process.env.REDIS_URL ? undefined : await startRedis();
-const redis = new Redis(process.env.REDIS_URL ?? server?.url ?? "");
+const redis = new Redis(process.env.REDIS_URL ?? (await freshUrl()));
 const prefix = `example:${process.pid}:`;
 
 const HOUR = 3_600_000;
@@ -53,4 +51,3 @@ assert.equal(await order("eve"), false); // the shop has accepted six
 
 await Promise.all([shop.close(), users.close()]);
 redis.disconnect();
-await server?.stop();

@@ -6,7 +6,7 @@
  */
 import colors from "picocolors";
 import { RateLimiter } from "smooth-limiter";
-import { ok, slidingSecond, startServer, tooMany } from "./lib/api-server.ts";
+import { startStrictServer } from "./lib/api-server.ts";
 import { ACCEPTED, REFUSED, Timeline } from "./lib/timeline.ts";
 
 /** The number of requests that the server lets in within any second. */
@@ -21,11 +21,7 @@ const results: { name: string; cells: Record<(typeof COLUMNS)[number], string>; 
 
 async function run(name: string, code: string, what: string, limiter?: RateLimiter): Promise<void> {
   console.log(`\n${colors.bold(name)}   ${colors.cyan(code)}\n${what}\n`);
-  const admit = slidingSecond(SERVER_LIMIT);
-  const server = await startServer(() => {
-    const comeBackMs = admit();
-    return comeBackMs === 0 ? ok : tooMany(comeBackMs);
-  });
+  const server = await startStrictServer(SERVER_LIMIT);
   const startedAt = performance.now();
   const timeline = new Timeline();
 

@@ -5,7 +5,6 @@
  */
 import assert from "node:assert/strict";
 import { Redis } from "@upstash/redis";
-import colors from "picocolors";
 import { RedisRateLimiter } from "smooth-limiter/redis";
 import { startRedis } from "../scripts/redis/server.ts";
 import { startUpstash, TOKEN } from "../test/support/redis/upstash-server.ts";
@@ -30,7 +29,7 @@ await Promise.all(
       await limiter.acquire();
       used.push(performance.now() - startedAt);
       const seconds = ((used.at(-1) ?? 0) / 1000).toFixed(2);
-      console.log(`  ${colors.dim(`${seconds} s`)}  ${worker}, call ${call}`);
+      console.log(`  ${seconds} s  ${worker}, call ${call}`);
     }
   }),
 );
@@ -40,4 +39,3 @@ if (http !== undefined) console.log(`\n${http.requests.length} HTTP requests for
 const early = used.findIndex((at, i) => at < 100 * i - 10);
 assert.equal(early, -1, "together the workers are never ahead of the limit");
 await http?.close();
-await server?.stop();

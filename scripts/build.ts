@@ -59,9 +59,19 @@ async function buildCommonJs(entries: readonly string[]): Promise<void> {
     write: false,
   });
   for (const { path, text } of outputFiles) {
-    write(path, FOREIGN.test(text) ? await withInterop(text) : asCommonJs(text));
+    const named = withClassNames(text);
+    write(path, FOREIGN.test(named) ? await withInterop(named) : asCommonJs(named));
   }
   write("dist/cjs/package.json", '{ "type": "commonjs" }\n');
+}
+
+/** Gives classes their own names again: esbuild writes `var Name = class _Name {`, or leaves the second name out. */
+function withClassNames(text: string): string {
+  let named = text.replace(/^var (\w+) = class(?= extends | \{)/gm, "var $1 = class $1");
+  for (const [, name = "", alias = ""] of text.matchAll(/^var (\w+) = class (_\1|\1\d+)\b/gm)) {
+    named = named.replaceAll(new RegExp(`\\b${alias}\\b`, "g"), name);
+  }
+  return named;
 }
 
 /** Returns the CommonJS of an ES module that imports packages: they may be of either kind. */
@@ -112,7 +122,7 @@ async function shorten(file: string): Promise<string> {
   const kept = { keep_classnames: true, keep_fnames: true };
   const options = {
     parse,
-    compress: { ...kept, ecma: 2022, passes: 3 },
+    compress: { ...kept, ecma: 2022, toplevel: true },
     mangle: { ...kept, toplevel: true },
     format: { ecma: 2022, semicolons: false, preserve_annotations: true },
   } as const;

@@ -27,15 +27,25 @@ export function consumer(name: string): string {
     run(folder, "npm", "install", "--no-save", ...quiet);
   }
   cpSync(fixture, folder, { recursive: true });
-  installPacked(join(folder, "node_modules", "smooth-limiter"));
+  installPacked(".", join(folder, "node_modules", "smooth-limiter"));
   return folder;
 }
 
-function installPacked(installed: string): void {
+/** Adds the packed gateway, with the dependencies that are installed at the root. */
+export function addGateway(folder: string): void {
+  const modules = join(folder, "node_modules");
+  installPacked("gateway", join(modules, "smooth-limiter-gateway"));
+  const { dependencies } = JSON.parse(readFileSync("gateway/package.json", "utf8"));
+  for (const name of Object.keys(dependencies).filter((each) => each !== "smooth-limiter")) {
+    cpSync(join("node_modules", name), join(modules, name), { recursive: true });
+  }
+}
+
+function installPacked(packed: string, installed: string): void {
   const scratch = mkdtempSync(join(tmpdir(), "smooth-limiter-packed-"));
   try {
     const into = ["--pack-destination", scratch];
-    const [tarball] = JSON.parse(run(".", "npm", "pack", "--json", ...into));
+    const [tarball] = JSON.parse(run(packed, "npm", "pack", "--json", ...into));
     rmSync(installed, { recursive: true, force: true });
     mkdirSync(installed, { recursive: true });
     const archive = join(scratch, tarball.filename);

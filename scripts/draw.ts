@@ -5,10 +5,6 @@
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { optimize } from "svgo";
-import { parse, View } from "vega";
-import { compile, type TopLevelSpec } from "vega-lite";
-import type { PositionFieldDef } from "vega-lite/types_unstable/channeldef.js";
 import {
   type Caller,
   type Door,
@@ -21,31 +17,15 @@ import {
 } from "./draw/traffic.ts";
 
 const FOLDER = "docs/pictures";
+/** Sizes in pixels: the width of the field with the marks, the height of a row, and of what is above and below the field. */
 const WIDTH = 760;
 const ROW = 30;
-const BLUE = "#1f5fbf";
-const ORANGE = "#d9580d";
-const GREY = "#667085";
+const HEAD = 56;
+const FOOT = 47;
 
 /** Returns the arrivals (ms) of `count` requests, evenly spaced from `fromMs` to before `untilMs`. */
 function burst(count: number, fromMs: number, untilMs: number): number[] {
   return Array.from({ length: count }, (_, i) => fromMs + ((untilMs - fromMs) * i) / count);
-}
-
-interface Mark {
-  readonly row: string;
-  readonly second: number;
-  readonly what: "request" | "granted" | "refused";
-}
-
-interface Label {
-  readonly row: string;
-  readonly text: string;
-}
-
-/** The number of requests that start at one instant. */
-interface Count extends Label {
-  readonly second: number;
 }
 
 interface Picture {
@@ -56,15 +36,12 @@ interface Picture {
   readonly rows: () => Promise<Readonly<Record<string, readonly Caller[]>>>;
   readonly arrivals: readonly number[];
   readonly seconds: number;
+  /** Where the field begins, behind the names of the rows, pixels. */
+  readonly left: number;
   /** The head of the column at the right, and the text of that column for a row. */
   readonly sums: string;
   readonly sum: (callers: readonly Caller[]) => string;
 }
-
-const REQUESTS = "requests";
-const ROW_AXIS = { ticks: false, domain: false, labelPadding: 10, labelLimit: 300 };
-
-type Position = PositionFieldDef<string>;
 
 const REFUSED: readonly number[] = [
   ...burst(6, 50, 1550),
@@ -89,6 +66,7 @@ const pictures: readonly Picture[] = [
     rows: () => rowsOf(refusing, REFUSED),
     arrivals: REFUSED,
     seconds: 6.25,
+    left: 292,
     sums: "granted; most in any second",
     sum: (callers) => {
       const starts = startsOf(callers);
@@ -103,6 +81,7 @@ const pictures: readonly Picture[] = [
     rows: () => rowsOf(waiting, WAITING),
     arrivals: WAITING,
     seconds: 5.75,
+    left: 292,
     sums: "granted; longest wait",
     sum: servedOf,
   },
@@ -114,6 +93,7 @@ const pictures: readonly Picture[] = [
     rows: shared,
     arrivals: Object.values(tenants).flat(),
     seconds: 7,
+    left: 216,
     sums: "granted; longest wait",
     sum: servedOf,
   },
@@ -129,133 +109,93 @@ function startsOf(callers: readonly Caller[]): number[] {
   return callers.flatMap(({ startedMs }) => startedMs ?? []);
 }
 
+/**
+ * Draws a picture in few bytes, because the installed package contains it: lines at equal distances are
+ * one thick, dashed line, and each mark is a vertex of a path that its marker draws.
+ */
 async function draw(picture: Picture): Promise<string> {
-  const marks: Mark[] = picture.arrivals.map((ms) => ({
-    row: REQUESTS,
-    second: ms / 1000,
-    what: "request",
-  }));
-  const sums: Label[] = [{ row: REQUESTS, text: picture.sums }];
-  const counts: Count[] = [];
-  const rows = await picture.rows();
-  for (const [row, callers] of Object.entries(rows)) {
-    sums.push({ row, text: picture.sum(callers) });
-    for (const { askedMs, startedMs } of callers) {
-      const second = (startedMs ?? askedMs) / 1000;
-      marks.push({ row, second, what: startedMs === undefined ? "refused" : "granted" });
-    }
+  const { left, seconds } = picture;
+  const rows = Object.entries(await picture.rows());
+  const height = ROW * (rows.length + 1);
+  const perSecond = WIDTH / seconds;
+  const half = Math.round(perSecond * 5) / 10;
+  const marks = (instants: Iterable<number>) =>
+    [...new Set([...instants].map((ms) => Math.round((ms * perSecond) / 100)))].toSorted(
+      (a, b) => a - b,
+    );
+  const granted = rows.map(([, callers]) => marks(startsOf(callers)));
+  const refused = rows.map(([, callers]) =>
+    marks(callers.flatMap(({ askedMs, startedMs }) => (startedMs === undefined ? askedMs : []))),
+  );
+  const counts = rows.flatMap(([, callers], row) => {
     const starts = startsOf(callers);
-    for (const ms of new Set(starts)) {
+    return [...new Set(starts)].map((ms) => {
       const count = starts.filter((start) => start === ms).length;
-      if (count > 1) counts.push({ row, second: ms / 1000, text: `${count}` });
-    }
-  }
-  const { spec } = compile(specOf(picture, Object.keys(rows), marks, sums, counts));
-  const view = new View(parse(spec), { renderer: "none" });
-  const svg = await view.toSVG();
-  view.finalize();
-  return `${compact(svg)}\n`;
-}
-
-const SAME_FILL = /<path d="[^"]*" fill="([^"]*)"\/>(?:<path d="[^"]*" fill="\1"\/>)+/g;
-
-/** Returns the same picture in a quarter of the bytes, because the installed package contains it. */
-function compact(svg: string): string {
-  return svg
-    .replace(/ (?:aria-[a-z]+|role|class)="[^"]*"| (?:opacity|stroke-width)="1"/g, "")
-    .replace(/\d+\.\d{3,}/g, (number) => String(Math.round(Number(number) * 100) / 100))
-    .replace(SAME_FILL, (run, fill) => {
-      const shapes = Array.from(run.matchAll(/ d="([^"]*)"/g), ([, shape]) => shape);
-      return `<path d="${shapes.join("")}" fill="${fill}"/>`;
+      const [x, y] = [Math.round((ms * perSecond) / 1000) + 4, (row + 1) * ROW];
+      return count > 1 ? text(count, x, y) : "";
     });
+  });
+  const times = Array.from({ length: Math.floor(seconds * 2) + 1 }, (_, i) =>
+    text(i / 2, Math.round((i * perSecond) / 2)),
+  );
+  const names = ["requests", ...rows.map(([name]) => name)];
+  const sums = [picture.sums, ...rows.map(([, callers]) => picture.sum(callers))];
+  const [width, all] = [left + WIDTH + 176, HEAD + height + FOOT];
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${all}" viewBox="0 0 ${width} ${all}" font-family="Helvetica,Arial,sans-serif" font-size="12" fill="#344054">`,
+    `<path fill="#fff" d="M0 0h${width}v${all}H0"/>`,
+    `<text x="14" y="27" font-size="16" font-weight="bold" fill="#000">${picture.title}</text>`,
+    text(picture.subtitle, 14, 42),
+    `<g transform="translate(${left} ${HEAD})">`,
+    dashes("#e4e7ec", `M0 ${height / 2}h${WIDTH + 1}`, height, 1, half),
+    dashes("#888", `M0 ${height + 2}h${WIDTH + 1}`, 5, 1, half),
+    dashes("#98a2b3", `M${WIDTH / 2} 15v${height - 29}`, WIDTH, 0.7, ROW),
+    `<g text-anchor="middle" fill="#101828" transform="translate(0 ${height + 16})">${times.join("")}</g>`,
+    `<text text-anchor="middle" font-size="11" font-weight="bold" x="${WIDTH / 2}" y="${height + 31}">seconds</text>`,
+    column(names, `text-anchor="end" fill="#101828" transform="translate(-10 19)"`),
+    column(sums, `font-size="11" transform="translate(${WIDTH + 12} 18)"`),
+    `<g transform="translate(0 15)"><g transform="scale(.1)">`,
+    strokes("#667085", "M0-80v160", 0, [marks(picture.arrivals)]),
+    strokes("#1f5fbf", "M0-135v130", 1, granted),
+    strokes("#d9580d", "M0 5v70", 1, refused),
+    `</g><g fill="#1f5fbf" font-size="11" transform="translate(0 -4)">${counts.join("")}</g></g></g></svg>\n`,
+  ].join("");
 }
 
-function specOf(
-  picture: Picture,
-  names: readonly string[],
-  marks: readonly Mark[],
-  sums: readonly Label[],
-  counts: readonly Count[],
-): TopLevelSpec {
-  const rows = [REQUESTS, ...names];
-  const y: Position = { field: "row", type: "nominal", sort: rows, title: null, axis: ROW_AXIS };
-  const x: Position = {
-    field: "second",
-    type: "quantitative",
-    scale: { domain: [0, picture.seconds], nice: false },
-    axis: {
-      title: "seconds",
-      tickCount: 12,
-      format: "~g",
-      gridColor: "#e4e7ec",
-      labelFlush: false,
-    },
-  };
-  const text = { field: "text", type: "nominal" } as const;
-  const small = { type: "text", align: "left", fontSize: 11 } as const;
-  return {
-    $schema: "https://vega.github.io/schema/vega-lite/v6.json",
-    background: "white",
-    padding: 14,
-    width: WIDTH,
-    height: { step: ROW },
-    title: { text: picture.title, subtitle: picture.subtitle, anchor: "start", offset: 12 },
-    layer: [
-      {
-        data: { values: [...sums] },
-        mark: { type: "rule", color: "#98a2b3", strokeWidth: 0.7, x: 0, x2: WIDTH },
-        encoding: { y },
-      },
-      {
-        data: { values: [...sums] },
-        mark: { ...small, x: WIDTH + 12, color: "#344054" },
-        encoding: { y, text },
-      },
-      ...(["request", "granted", "refused"] as const).map((what) => strokes(marks, what, x, y)),
-      {
-        data: { values: [...counts] },
-        mark: { ...small, dx: 4, dy: -7, color: BLUE },
-        encoding: { x, y, text },
-      },
-    ],
-    config: {
-      aria: false,
-      font: "Helvetica, Arial, sans-serif",
-      view: { stroke: null },
-      axis: { labelFontSize: 12, labelColor: "#101828", titleColor: "#344054", domain: false },
-      title: { fontSize: 16, subtitleFontSize: 12, subtitleColor: "#344054" },
-    },
-  };
+/** Draws equally distant lines across a line. */
+function dashes(color: string, line: string, across: number, width: number, step: number): string {
+  const gap = Math.round((step - width) * 10) / 10;
+  return `<path stroke="${color}" stroke-width="${across}" stroke-dasharray="${width} ${gap}" d="${line}"/>`;
 }
 
-/** Draws one stroke for each mark: above the line of its row, or below it for a refusal. */
-function strokes(marks: readonly Mark[], what: Mark["what"], x: Position, y: Position) {
-  const looks = {
-    request: { color: GREY, size: 16, yOffset: 0 },
-    granted: { color: BLUE, size: 13, yOffset: -7 },
-    refused: { color: ORANGE, size: 7, yOffset: 4 },
-  } as const;
-  const { color, size, yOffset } = looks[what];
-  return {
-    data: { values: marks.filter((mark) => mark.what === what) },
-    mark: {
-      type: "point",
-      // a stroke takes fewer bytes in the picture than the rectangle of a tick
-      shape: "M0,-1V1",
-      filled: false,
-      strokeWidth: 1.5,
-      opacity: 1,
-      color,
-      size: size ** 2,
-      yOffset,
-    } as const,
-    encoding: { x, y },
-  };
+function text(content: string | number, x: number, y = 0): string {
+  const position = `${x === 0 ? "" : ` x="${x}"`}${y === 0 ? "" : ` y="${y}"`}`;
+  return `<text${position}>${content}</text>`;
+}
+
+function column(texts: readonly string[], attributes: string): string {
+  return `<g ${attributes}>${texts.map((each, row) => text(each, 0, row * ROW)).join("")}</g>`;
+}
+
+/** Draws a stroke at each instant (tenths of a pixel) of each row. */
+function strokes(
+  color: string,
+  stroke: string,
+  firstRow: number,
+  marks: readonly (readonly number[])[],
+): string {
+  const id = color.slice(1);
+  const lines = marks.map((instants, i) => {
+    if (instants.length === 0) return "";
+    const steps = instants.slice(1).map((at, k) => at - (instants[k] ?? 0));
+    return `M${instants[0]} ${(firstRow + i) * ROW * 10}${steps.length > 0 ? "h" : ""}${steps.join(" ")}`;
+  });
+  return `<marker id="${id}" markerUnits="userSpaceOnUse" overflow="visible"><path stroke="${color}" stroke-width="15" d="${stroke}"/></marker><path style="marker:url(#${id})" d="${lines.join("")}"/>`;
 }
 
 for (const picture of pictures) {
   const file = join(FOLDER, picture.file);
-  const { data: svg } = optimize(await draw(picture), { multipass: true, floatPrecision: 1 });
+  const svg = await draw(picture);
   if (!process.argv.includes("--check")) writeFileSync(file, svg);
   else if (readFileSync(file, "utf8") !== svg) {
     console.error(`${file} is out of date: run npm run draw`);

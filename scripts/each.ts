@@ -9,7 +9,7 @@ import { spawnSync } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 
-const LIMIT_MS = 4 * 60_000;
+const LIMIT_MS = 10 * 60_000;
 
 const [folders = "", suffix = "", ...rest] = process.argv.slice(2);
 const dist = rest.includes("--dist");

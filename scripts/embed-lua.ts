@@ -6,15 +6,15 @@
 // - Constants (a line `local NAME = number`, in the script or in frame.lua) are inlined: a Lua function is cheaper to
 //   create when it closes over fewer variables.
 // - hot.lua becomes a string with the lines that are equal for all twins with the mark `--> hot`, which names the two
-//   fields of the twin's state. Where lines differ it has a mark `--> 0`, `--> 1` and so on, and each such twin has a
-//   list of the lines that replace these marks.
+//   fields of the twin's state. Where lines differ it has a mark `--> 0`, `--> 1` and so on, and each such twin has the
+//   lines that replace these marks. In these lines a mark with the name of a function stands for its definition.
 //
 //   npm run lua             writes the file
 //   npm run lua -- --check  fails if the file is out of date
 
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { inlined, normalized, readTwin, withoutTables } from "./inline-lua.ts";
+import { definitionOf, inlined, normalized, readTwin, withoutTables } from "./inline-lua.ts";
 import { minified, shortNames } from "./minify-lua.ts";
 
 const TARGET = "src/stores/redis/lua.gen.ts";
@@ -61,17 +61,22 @@ function stepOf(mark: string): string[] {
   return frame.slice(from, from + length);
 }
 
-/** Returns for each line of the hot path what it becomes with this twin. */
-function hotLinesOf(name: string): string[] {
+/** Returns for each line of the hot path what it becomes with this twin, and the definitions that it has marks for. */
+function hotPathOf(name: string) {
   const lines = withConstants(name);
   const [, ...fields] = HOT.exec(lines.find((line) => HOT.test(line)) ?? "") ?? [];
   const twin = readTwin(lines);
   const path = withConstants("hot").flatMap((line) =>
     /^--> (?:callers|grants)$/.test(line) ? stepOf(line.slice("--> ".length)) : [line],
   );
-  return normalized(path).map((line) =>
-    withoutTables(inlined([line], twin), twin, fields).join("\n"),
-  );
+  const inline = (script: readonly string[]) => withoutTables(script, twin, fields).join("\n");
+  const inlinedLines = normalized(path).map((line) => inline(inlined([line], twin)));
+  const marked = new Set(inlinedLines.join("\n").match(/(?<=^--> )\w+$/gm));
+  const functions = [...marked].filter((mark) => twin.functions.has(mark));
+  return {
+    lines: inlinedLines,
+    definitions: functions.map((each) => [each, inline(definitionOf(each, twin))] as const),
+  };
 }
 
 /** Divides the hot paths of twins into the lines that are equal for all of them, and the others of each. */
@@ -112,11 +117,19 @@ const linesOfScript = new Map(
     withConstants(name).join("\n").replace(READ_HERE, ""),
   ]),
 );
-const hot = divided(new Map(twins.filter(isHot).map((name) => [name, hotLinesOf(name)])));
+const hotPaths = new Map(twins.filter(isHot).map((name) => [name, hotPathOf(name)]));
+const hot = divided(new Map([...hotPaths].map(([name, { lines }]) => [name, lines])));
+/** For each such twin: the lines for each mark. */
+const hotParts = new Map(
+  [...hotPaths].map(([name, { definitions }]) => {
+    const numbered = (hot.parts.get(name) ?? []).map((lines, i) => [String(i), lines] as const);
+    return [name, [...numbered, ...definitions]];
+  }),
+);
 const names = shortNames([
   ...linesOfScript.values(),
   hot.common,
-  ...[...hot.parts.values()].flat(),
+  ...[...hotParts.values()].flatMap((parts) => parts.map(([, lines]) => lines)),
 ]);
 const textOf = (lines = "") => JSON.stringify(minified(lines, names));
 
@@ -124,8 +137,8 @@ const scripts = [...shared.map((name) => [name, linesOfScript.get(name)]), ["hot
   ([name = "", lines]) => `export const ${camel(name)} = ${textOf(lines)};`,
 );
 const twinTexts = twins.map((name) => {
-  const parts = hot.parts.get(name)?.map((lines) => `\n    ${textOf(lines)},`);
-  const path = parts === undefined ? "" : `\n  hot: [${parts.join("")}\n  ],`;
+  const parts = hotParts.get(name)?.map(([mark, lines]) => `\n    ${mark}: ${textOf(lines)},`);
+  const path = parts === undefined ? "" : `\n  hot: {${parts.join("")}\n  },`;
   const fields = `\n  name: "${name}",\n  lua: ${textOf(linesOfScript.get(name))},${path}\n`;
   return `export const ${camel(name)}: LuaTwin = {${fields}};`;
 });

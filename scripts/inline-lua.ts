@@ -61,38 +61,41 @@ export function normalized(lines: readonly string[]): string[] {
     });
 }
 
-/** Returns the script with each call of a twin's function replaced by the function's body. */
+/** Returns the names of the twin's functions that the line calls. */
+function callsIn(line: string, twin: Twin): string[] {
+  return [...line.matchAll(/(?<![.\w])(\w+)\(/g)].flatMap(([, name = ""]) =>
+    twin.functions.has(name) && !line.startsWith("local function") ? [name] : [],
+  );
+}
+
+/** Returns the function as the twin defines it, after the functions that it calls and the tables that they read. */
+export function definitionOf(name: string, twin: Twin): string[] {
+  const known = new Set<string>();
+  function define(each: string): string[] {
+    if (known.has(each)) return [];
+    known.add(each);
+    const { params, body } = twin.functions.get(each) as Fn;
+    const called = body.flatMap((line) => callsIn(line, twin)).flatMap(define);
+    return [...called, `local function ${each}(${params.join(", ")})`, ...body, "end"];
+  }
+  return ["local policy, state = TABLES", ...define(name)];
+}
+
+/**
+ * Returns the script with each call of a twin's function replaced by the function's body. A function with a loop is
+ * rarely called: a mark with its name, `--> name`, precedes the call, and has to be replaced by its definition.
+ */
 export function inlined(script: readonly string[], twin: Twin): string[] {
   const hasLoop = ({ body }: Fn): boolean => body.some((line) => /\b(?:while|for)\b/.test(line));
 
   const fn = (name: string): Fn => twin.functions.get(name) as Fn;
 
-  function callsIn(line: string): string[] {
-    return [...line.matchAll(/(?<![.\w])(\w+)\(/g)].flatMap(([, name = ""]) =>
-      twin.functions.has(name) && !line.startsWith("local function") ? [name] : [],
-    );
-  }
-
-  /** Returns the function as the twin defines it, after the functions that it calls. */
-  function definition(name: string, known = new Set<string>()): string[] {
-    if (known.has(name)) return [];
-    known.add(name);
-    const { params, body } = fn(name);
-    const called = body.flatMap(callsIn).flatMap((each) => definition(each, known));
-    return [...called, `local function ${name}(${params.join(", ")})`, ...body, "end"];
-  }
-
   /** @param used the number of temporaries in use. Equal calls get equal names, so the text compresses well */
   function expand(line: string, used: number): string[] {
     if (EXTREME.test(line)) return compared(line, used);
-    const name = callsIn(line).find((each) => !hasLoop(fn(each)));
-    if (name === undefined) {
-      // a function with a loop is rare: it is defined where it is called, with the tables that it reads
-      const kept = callsIn(line);
-      return kept.length === 0
-        ? [line]
-        : ["local policy, state = TABLES", ...kept.flatMap((each) => definition(each)), line];
-    }
+    const called = callsIn(line, twin);
+    const name = called.find((each) => !hasLoop(fn(each)));
+    if (name === undefined) return [...called.map((each) => `--> ${each}`), line];
     if (/^(?:elseif|while|until|for)\b/.test(line)) throw new Error(`cannot inline: ${line}`);
     const at = line.search(new RegExp(`(?<![.\\w])${name}\\(`));
     const open = at + name.length;

@@ -1,5 +1,6 @@
-// Removes declarations that no entry of the package reaches, which are most declarations of internal parts. It reads the
-// output of tsc, in which each statement begins in the first column and follows its doc comment.
+// Removes declarations that no entry of the package reaches, which are most declarations of internal parts, and doc
+// comments that no editor shows: those of files, and of types that a public one only uses. It reads the output of tsc,
+// in which each statement begins in the first column and follows its doc comment.
 
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -24,6 +25,11 @@ const DECLARATION =
 const BLOCK = /^(?:export )?(?:declare )?(?:abstract )?(?:class|interface|enum|global|namespace)\b/;
 const LIST = /^(?:import|export) (?:type )?\{([^}]*)\}(?: from "([^"]+)")?;/;
 const NAMES = /^((?:import|export)(?: type)?) \{[^}]*\}/m;
+/** A doc comment with the line break behind it. */
+const COMMENT = /^[ \t]*\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n?/gm;
+/** A doc comment before another one: it belongs to the file. */
+const OF_FILE = /^\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n(?=\/\*\*)/gm;
+const ARGUMENTS = /<[^<>]*>/g;
 const INDENT = /^(?: {4})+/gm;
 const IMPORT_TYPE = /import\("(\.[^"]+)"\)\.(\w+)/g;
 
@@ -32,6 +38,7 @@ export function pruneTypes(files: readonly string[], entries: readonly string[])
   const modules = new Map(files.map((file) => [file, read(file)]));
   const own = new Map([...modules].map(([file, all]) => [file, new Set(all.flatMap(namesOf))]));
   const kept = new Map(files.map((file) => [file, new Set<string>()]));
+  const shown = new Map(files.map((file) => [file, new Set<string>()]));
 
   function keep(file: string, name: string): void {
     const names = kept.get(file);
@@ -56,14 +63,39 @@ export function pruneTypes(files: readonly string[], entries: readonly string[])
     }
   }
 
-  for (const entry of entries) {
-    for (const statement of modules.get(entry) ?? []) {
-      if (/^export\b/.test(withoutComments(statement.text).trim())) {
-        for (const name of namesOf(statement)) keep(entry, name);
+  /** Keeps the comments of a public declaration, of what it inherits, and of the type of a constant. */
+  function show(file: string, name: string): void {
+    const names = shown.get(file);
+    if (names === undefined || names.has(name)) return;
+    names.add(name);
+    for (const statement of modules.get(file) ?? []) {
+      const link = statement.links?.find((each) => each.name === name);
+      if (link !== undefined) show(link.file ?? file, link.there);
+      if (statement.name !== name) continue;
+      for (const [word] of headOf(statement.text).matchAll(/[A-Za-z_]\w*/g)) {
+        if (own.get(file)?.has(word)) show(file, word);
       }
     }
   }
-  for (const [file, statements] of modules) write(file, statements, kept.get(file) ?? new Set());
+
+  for (const entry of entries) {
+    for (const statement of modules.get(entry) ?? []) {
+      if (!/^export\b/.test(withoutComments(statement.text).trim())) continue;
+      for (const name of namesOf(statement)) {
+        keep(entry, name);
+        show(entry, name);
+      }
+    }
+  }
+  for (const [file, statements] of modules) {
+    write(file, statements, kept.get(file) ?? new Set(), shown.get(file) ?? new Set());
+  }
+}
+
+/** Returns the code of a statement; of a class or an interface only what precedes its members. */
+function headOf(text: string): string {
+  const code = withoutComments(text).trim();
+  return BLOCK.test(code) ? String(code.split("{")[0]).replace(ARGUMENTS, "") : code;
 }
 
 function namesOf({ name, links = [] }: Statement): string[] {
@@ -109,8 +141,15 @@ function withoutComments(text: string): string {
   return text.replace(/\/\*[\s\S]*?\*\//g, "");
 }
 
-function write(file: string, statements: readonly Statement[], names: ReadonlySet<string>): void {
-  const texts = statements.flatMap(({ text, name, links }) => {
+function write(
+  file: string,
+  statements: readonly Statement[],
+  names: ReadonlySet<string>,
+  shown: ReadonlySet<string>,
+): void {
+  const texts = statements.flatMap(({ text: commented, name, links }) => {
+    const isShown = name !== undefined && shown.has(name);
+    const text = isShown ? commented.replace(OF_FILE, "") : commented.replace(COMMENT, "");
     if (name !== undefined) return names.has(name) ? [text] : [];
     if (links === undefined || links.length === 0) return [text];
     const left = links.filter((link) => names.has(link.name));

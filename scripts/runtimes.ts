@@ -1,19 +1,28 @@
 // Runs the packed core in every runtime that it supports: test/fixtures/runtimes/smoke.js in Node, Deno, Bun,
-// workerd and headless Chromium, each in its own process. Then it runs the gateway's examples for Deno, Bun, workerd
-// and the middleware of Next.js there. A runtime that cannot be installed counts as failed.
+// workerd and headless Chromium, each in its own process. Then it runs the gateway's examples for Deno, Bun and workerd
+// there, and that for Next.js in an application that `next` builds and serves. A runtime that cannot be installed counts
+// as failed.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { arch, platform, tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
-import { build } from "esbuild";
+import { build, transform } from "esbuild";
 import { headlessChromium } from "./chromium.ts";
-import { consumer } from "./consumer.ts";
+import { addGateway, consumer } from "./consumer.ts";
 import { likelyFreePort, sharedRedis } from "./redis/server.ts";
 
 /** The cases that passed with the ES modules, and with CommonJS where the runtime supports it. */
@@ -23,9 +32,10 @@ interface Report {
   readonly error?: string;
 }
 
-const LIMIT_MS = 60_000;
+const LIMIT_MS = 120_000;
 
 const folder = consumer("runtimes");
+addGateway(folder);
 const tools = join(folder, "node_modules");
 let reported: (report: Report) => void;
 const pageReport = new Promise<Report>((resolve) => {
@@ -47,7 +57,8 @@ const runtimes: readonly (readonly [name: string, run: () => Promise<Report>])[]
   ["Deno, deno.ts", () => exampleOn("deno", deno(), "run", "--allow-net=127.0.0.1")],
   ["Bun, bun.ts", () => exampleOn("bun", bun())],
   ["workerd, worker.ts", exampleOnWorkerd],
-  ["Edge, next-middleware.ts", onEdgeRuntime],
+  ["Next.js, proxy", () => onNext("proxy")],
+  ["Next.js, middleware", () => onNext("middleware")],
 ];
 
 const rows = [["runtime", "ES modules", "CommonJS", "seconds"]];
@@ -96,10 +107,32 @@ async function exampleOn(name: string, command: string, ...args: readonly string
   return reportOf(output.trim().split("\n"));
 }
 
-/** Runs the example in the Edge runtime of Next.js, which is a context of Node. */
-function onEdgeRuntime(): Promise<Report> {
-  const flags = ["--experimental-vm-modules", "--no-warnings"];
-  return exampleOn("next-middleware", process.execPath, ...flags, "edge.js");
+/**
+ * Builds and serves an application with the example.
+ *
+ * @param file where Next.js looks for it: a proxy runs in Node, a middleware in the Edge runtime
+ */
+async function onNext(file: "proxy" | "middleware"): Promise<Report> {
+  rmSync(join(folder, "next"), { recursive: true });
+  cpSync("test/fixtures/runtimes/next", join(folder, "next"), { recursive: true });
+  const [example = ""] = readFileSync("gateway/examples/next-middleware.ts", "utf8").split(
+    "// here, without Next.js",
+  );
+  const { code } = await transform(example, { loader: "ts" });
+  writeFileSync(join(folder, "next", `${file}.js`), code);
+  const next = join(tools, "next/dist/bin/next");
+  await outputOf(process.execPath, next, "build", "next");
+  const port = `${likelyFreePort()}`;
+  const child = start(process.execPath, [next, "start", "next", "-H", "127.0.0.1", "-p", port]);
+  return serving(child, async () => {
+    const lines: string[] = [];
+    for (let i = 0; i < 3; i++) {
+      const headers = { "x-forwarded-for": "192.0.2.1" };
+      const response = await whenUp(`http://127.0.0.1:${port}/api/cats`, { headers });
+      lines.push(`${response.status} ${response.headers.get("ratelimit")}`);
+    }
+    return reportOf(lines);
+  });
 }
 
 /** @param lines the answers to three requests of one client, which may send two: statuses first */
@@ -166,12 +199,17 @@ async function onWorkerd(ask: (url: string) => Promise<Report>): Promise<Report>
   const port = likelyFreePort();
   const address = `--socket-addr=http=127.0.0.1:${port}`;
   const child = start(oneOf("@cloudflare", "bin/workerd"), ["serve", "worker.capnp", address]);
+  return serving(child, () => ask(`http://127.0.0.1:${port}/`));
+}
+
+/** Asks a server, which is then killed. */
+async function serving(child: Child, ask: () => Promise<Report>): Promise<Report> {
   const errors = text(child.stderr);
   const ended = exitOf(child).then(async (code) => {
     throw new Error(`exit code ${code}\n${await errors}`);
   });
   try {
-    return await within(Promise.race([ask(`http://127.0.0.1:${port}/`), ended]), child);
+    return await within(Promise.race([ask(), ended]), child);
   } finally {
     ended.catch(() => {});
     child.kill("SIGKILL");
@@ -240,8 +278,12 @@ function oneOf(scope: string, path: string): string {
   return join(tools, scope, `${name}`, path);
 }
 
+type Child = ReturnType<typeof start>;
+
 function start(command: string, args: readonly string[], env = process.env) {
-  return spawn(command, args, { cwd: folder, env, stdio: ["ignore", "pipe", "pipe"] });
+  // Next.js would report its use
+  const quiet = { ...env, NEXT_TELEMETRY_DISABLED: "1" };
+  return spawn(command, args, { cwd: folder, env: quiet, stdio: ["ignore", "pipe", "pipe"] });
 }
 
 async function exitOf(child: ChildProcess): Promise<unknown> {

@@ -1,7 +1,4 @@
 /** `smooth-limiter/postgres`: a store in a table of PostgreSQL, for the limiters of `smooth-limiter/store`. */
 
-export {
-  type PostgresClient,
-  type PostgresStoreOptions,
-  postgresStore,
-} from "./stores/postgres-store.ts";
+export type { PostgresClient } from "./stores/postgres/postgres-client.ts";
+export { type PostgresStoreOptions, postgresStore } from "./stores/postgres/postgres-store.ts";

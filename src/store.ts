@@ -2,20 +2,22 @@
  * `smooth-limiter/store`: limiters with their state in a store of your choice, one for all processes
  * that use the same name. `casStore` makes a store of any backend that can compare and set.
  */
-import type { Policy } from "./algorithms/algorithm.ts";
 import { reportUseless } from "./algorithms/never-binds.ts";
 import { CREATE, checkCreated, checkOptions, failCheck } from "./ground/check.ts";
-import { fairKeyed, fairRate, isInstance } from "./limiter/fair/in-front.ts";
 import type { LimiterClass, RemoteLimiter } from "./limiter/limiter-api.ts";
 import { policyOf, SMOOTH_OPTIONS, type SmoothOptions } from "./limiter/rate-limiter.ts";
-import { KeyedRemoteLimiter, type RemoteArguments } from "./limiter/remote/keyed-remote-limiter.ts";
+import {
+  KeyedRemoteLimiter,
+  type KeyedVerbs,
+  type RemoteArguments,
+} from "./limiter/remote/keyed-remote-limiter.ts";
 import {
   checkShared,
   type LimitKeys,
   SHARED_OPTIONS,
   type SharedOptions,
 } from "./limiter/remote/remote-options.ts";
-import { type RateSetting, RemoteRateLimiter } from "./limiter/remote/remote-rate-limiter.ts";
+import { type RateVerbs, RemoteRateLimiter } from "./limiter/remote/remote-rate-limiter.ts";
 import { listPolicies, type NamesOf, type Policies, type PolicyList } from "./stores/policies.ts";
 import type { Store } from "./stores/store.ts";
 
@@ -24,7 +26,8 @@ export type { RemoteLimiter } from "./limiter/limiter-api.ts";
 export type { RemoteStats as StoreStats, StoreState } from "./limiter/remote/outage-stats.ts";
 export type { PrefetchOptions } from "./limiter/remote/remote-options.ts";
 export type { RateSetting } from "./limiter/remote/remote-rate-limiter.ts";
-export { type CasBackend, casStore } from "./stores/cas-store.ts";
+export type { CasBackend } from "./stores/cas-backend.ts";
+export { casStore } from "./stores/cas-store.ts";
 export type { Store } from "./stores/store.ts";
 
 /** The options of `StoreLimiter.create`. */
@@ -48,20 +51,9 @@ export interface StoreRateLimiterOptions extends SmoothOptions, SharedOptions {
 const STORE_OPTIONS = [...SHARED_OPTIONS, "limitKey"] as const;
 
 /** A limiter on a store under any policies. */
-export interface StoreLimiter<Name extends string = string> extends RemoteLimiter<Name> {
-  /**
-   * Returns the limiter of a key, under the same policies: one for each user, address or URL. Every call
-   * with the same key returns the same object, as long as it is referenced or a caller waits in it.
-   *
-   * @param key any well-formed text
-   * @throws RangeError or TypeError that names the argument, its bound and what it got
-   * @example
-   * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
-   */
-  for(key: string): RemoteLimiter<Name>;
-  /** The policies in force, by the last reply; before the first reply, the declared ones. */
-  readonly policies: readonly Policy[];
-}
+export interface StoreLimiter<Name extends string = string>
+  extends RemoteLimiter<Name>,
+    KeyedVerbs<Name> {}
 
 interface StoreLimiterClass extends LimiterClass<StoreLimiter> {
   /**
@@ -91,11 +83,7 @@ export const StoreLimiter = class StoreLimiter extends KeyedRemoteLimiter {
     const listed = listPolicies(policies);
     reportUseless(listed.names, listed.list);
     const opened = open(store, name, listed, options);
-    return fairKeyed(new StoreLimiter(CREATE, ...opened), options.fair, opened);
-  }
-
-  static override [Symbol.hasInstance](value: unknown): boolean {
-    return isInstance(StoreLimiter, value);
+    return new StoreLimiter(CREATE, ...opened);
   }
 
   private constructor(made: typeof CREATE, ...opened: RemoteArguments) {
@@ -105,27 +93,7 @@ export const StoreLimiter = class StoreLimiter extends KeyedRemoteLimiter {
 } as unknown as StoreLimiterClass;
 
 /** Guava's RateLimiter on a store. */
-export interface StoreRateLimiter extends RemoteLimiter<"default"> {
-  /**
-   * Returns the permits per second in force, by the last reply; before the first reply, the declared
-   * number. 0 if operators have closed the limiter with `limitKey`.
-   */
-  getRate(): number;
-  /**
-   * Changes the rate from now on for every limiter that was created with this name and the same numbers,
-   * until the next `setRate` or `resetRate`. Code that declares other numbers does not follow it.
-   *
-   * @param permitsPerSecond above 0, `Infinity` for no limit
-   * @returns which code follows the new rate, as far as the store knows: see `RateSetting`
-   * @throws (as a rejection) RangeError or TypeError; StoreUnavailableError
-   * @example
-   * const { reaches, rateInUse } = await limiter.setRate(10);
-   * if (reaches === "only-this-declaration") console.warn(`others declare other numbers: ${rateInUse}`);
-   */
-  setRate(permitsPerSecond: number): Promise<RateSetting>;
-  /** Restores the declared rate. */
-  resetRate(): Promise<void>;
-}
+export interface StoreRateLimiter extends RemoteLimiter<"default">, RateVerbs {}
 
 interface StoreRateLimiterClass extends LimiterClass<StoreRateLimiter> {
   /**
@@ -162,11 +130,7 @@ export const StoreRateLimiter = class StoreRateLimiter extends RemoteRateLimiter
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...STORE_OPTIONS]);
     const policies = listPolicies(policyOf(permitsPerSecond, options));
     const opened = open(store, name, policies, options);
-    return fairRate(new StoreRateLimiter(CREATE, ...opened), options.fair, opened);
-  }
-
-  static override [Symbol.hasInstance](value: unknown): boolean {
-    return isInstance(StoreRateLimiter, value);
+    return new StoreRateLimiter(CREATE, ...opened);
   }
 
   private constructor(made: typeof CREATE, ...opened: RemoteArguments) {

@@ -61,45 +61,23 @@ export async function startServer(
 
 export const ok: Reply = { status: 200 };
 
-/** Returns a 429 reply with `Retry-After`, which HTTP counts in whole seconds. */
-export function tooMany(retryAfterMs: number): Reply {
-  return { status: 429, headers: { "retry-after": String(Math.ceil(retryAfterMs / 1000)) } };
-}
-
 /**
- * A server's own limit: at most so many requests within any second. It keeps a log of the requests that it let in.
- *
- * @returns a function that lets one request in and returns 0, or returns the ms after which to retry
+ * Starts a server with a limit of its own: it answers at most so many requests within any second, and the others with 429
+ * and `Retry-After`, which HTTP counts in whole seconds.
  */
-export function slidingSecond(limit: number): () => number {
+export function startStrictServer(limit: number): Promise<ApiServer> {
   let entries: number[] = [];
-  return () => {
+  return startServer(() => {
     const now = performance.now();
     entries = entries.filter((at) => at > now - 1000);
     const [oldest] = entries;
-    if (oldest !== undefined && entries.length >= limit) return oldest + 1000 - now;
+    if (oldest !== undefined && entries.length >= limit) {
+      return {
+        status: 429,
+        headers: { "retry-after": `${Math.ceil((oldest + 1000 - now) / 1000)}` },
+      };
+    }
     entries.push(now);
-    return 0;
-  };
-}
-
-/**
- * Another limit: a bucket of the given capacity that starts full and is refilled steadily.
- *
- * @returns a bucket; `lacks` returns the ms until the bucket holds the amount, or 0 if it does already
- */
-export function bucket(capacity: number, perSecond: number) {
-  let level = capacity;
-  let filledAt = performance.now();
-  return {
-    lacks(amount: number): number {
-      const now = performance.now();
-      level = Math.min(capacity, level + ((now - filledAt) / 1000) * perSecond);
-      filledAt = now;
-      return Math.max(0, ((amount - level) / perSecond) * 1000);
-    },
-    take(amount: number): void {
-      level -= amount;
-    },
-  };
+    return ok;
+  });
 }

@@ -32,7 +32,7 @@ export async function startModel(limits: { requests: number; tokens: number }, f
   let log: Entry[] = [];
   let calls = 0;
   let tokensUsed = 0;
-  const violations = { requests: 0, tokens: 0 };
+  let violations = 0;
 
   const server = createServer(async (request, response) => {
     const question = (await json(request)) as Question;
@@ -41,11 +41,8 @@ export async function startModel(limits: { requests: number; tokens: number }, f
     // like real services: the largest possible answer counts until the actual one is known
     const longest = question.prompt + question.max_tokens;
     const tokens = log.reduce((sum, entry) => sum + entry.tokens, 0);
-    const tooMany = log.length + 1 > limits.requests;
-    const tooLong = tokens + longest > limits.tokens;
-    if (tooMany) violations.requests += 1;
-    if (tooLong) violations.tokens += 1;
-    if (tooMany || tooLong) {
+    if (log.length + 1 > limits.requests || tokens + longest > limits.tokens) {
+      violations += 1;
       response.writeHead(429, { "retry-after": "1" }).end();
       return;
     }
@@ -69,10 +66,8 @@ export async function startModel(limits: { requests: number; tokens: number }, f
 
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/complete`,
-    /** The number of calls above each limit. */
-    violations,
-    /** The number of calls that it let in, and the tokens that these took. */
-    used: () => ({ calls, tokens: tokensUsed }),
+    /** The number of calls above a limit and below both, and the tokens that the latter took. */
+    used: () => ({ violations, calls, tokens: tokensUsed }),
     async close() {
       server.close();
       server.closeAllConnections();

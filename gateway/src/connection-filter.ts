@@ -9,7 +9,7 @@ import { all, chain, type Maybe, orElse, settled } from "./ground/maybe.ts";
 import type { RuleContext } from "./limits.ts";
 import { LeasedPlaces, OwnPlaces, type Place, type Places, placeDecision } from "./places.ts";
 import type { GatewayRequest } from "./request.ts";
-import { Reach, type RuleTable } from "./rule-table.ts";
+import { Reach } from "./rule-table.ts";
 import type { ConnectionRule } from "./rules/rule.ts";
 import type { Outcome } from "./verdict.ts";
 
@@ -103,9 +103,13 @@ export class ConnectionFilter {
     this.#actors = actors;
   }
 
-  /** Takes places, which are free again when the request is over, whatever ends it. */
+  /**
+   * Takes places, which are free again when the request is over, whatever ends it.
+   *
+   * @param rules those that apply to the request
+   */
   enter(
-    rules: RuleTable<ActiveConnections>,
+    rules: readonly ActiveConnections[],
     request: GatewayRequest,
     report?: Report,
   ): Maybe<Entry> {
@@ -130,7 +134,7 @@ export class ConnectionFilter {
 
   /** Returns the outcomes that `enter` would have now, without taking a place. */
   peek(
-    rules: RuleTable<ActiveConnections>,
+    rules: readonly ActiveConnections[],
     request: GatewayRequest,
   ): Maybe<readonly Outcome<ConnectionRule>[]> {
     const looks = inTurn(rules, request).map((active) =>
@@ -179,19 +183,17 @@ class Visit implements Entry {
 }
 
 /**
- * Returns the rules that apply to a request, in the order in which they are asked: those that answer at
+ * Returns the rules in the order in which they are asked: those that answer at
  * once, then those on Redis; of these the one that all requests share last, so that requests which
  * another rule refuses do not hold its places meanwhile.
  */
 function inTurn(
-  rules: RuleTable<ActiveConnections>,
+  rules: readonly ActiveConnections[],
   request: GatewayRequest,
 ): readonly ActiveConnections[] {
   // without a report of the end, and without an age, a place would never be free again
   const isReported = request.onClose !== undefined;
-  const applying = rules
-    .match(request)
-    .filter(({ rule }) => isReported || rule.maxAgeMs !== undefined);
+  const applying = rules.filter(({ rule }) => isReported || rule.maxAgeMs !== undefined);
   return applying.length < 2 ? applying : [...applying].sort((a, b) => turnOf(a) - turnOf(b));
 }
 

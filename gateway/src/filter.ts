@@ -16,7 +16,6 @@ import { all, chain, type Maybe } from "./ground/maybe.ts";
 import { Judge, NO_RULE, withWait } from "./judge.ts";
 import { unixMs } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
-import type { RuleTable } from "./rule-table.ts";
 import type { RequestRule } from "./rules/rule.ts";
 import { block, retryOf, settleLater } from "./settlement.ts";
 import type { Outcome, Verdict } from "./verdict.ts";
@@ -31,12 +30,12 @@ export class Filter {
     this.#clock = clock;
   }
 
+  /** @param active the rules that apply to the request */
   check(
-    rules: RuleTable<ActiveRule>,
+    active: readonly ActiveRule[],
     request: GatewayRequest,
     report?: Report,
   ): Maybe<Verdict<RequestRule>> {
-    const active = rules.match(request);
     const [first] = active;
     if (first === undefined) return NO_RULE;
     if (active.length === 1) {
@@ -50,8 +49,8 @@ export class Filter {
   }
 
   /** Returns what `check` would return now, without charging any rule. */
-  peek(rules: RuleTable<ActiveRule>, request: GatewayRequest): Maybe<Verdict<RequestRule>> {
-    return chain(this.#asksOf(rules.match(request), request), (asks) => {
+  peek(active: readonly ActiveRule[], request: GatewayRequest): Maybe<Verdict<RequestRule>> {
+    return chain(this.#asksOf(active, request), (asks) => {
       const looks = asks.map((ask) =>
         chain(this.#closedBy(ask), (closed): Maybe<Outcome<RequestRule>> => {
           if (closed !== undefined || ask.limiter === undefined)
@@ -216,7 +215,7 @@ export class Filter {
     const windowMs = endMs < Infinity ? endMs - startMs : 0;
     const { policy, policies } = decision;
     const status = policies[policy];
-    const resetMs = decision.resetMs > 0 && leftMs < Infinity ? leftMs : 0;
+    const resetMs = decision.resetMs > 0 ? leftMs : 0;
     return {
       ...decision,
       waitMs: decision.allowed ? 0 : leftMs,
@@ -228,7 +227,7 @@ export class Filter {
 
 /** The decision of a rule that lets nothing through. */
 function never(policy: string): Decision {
-  const status = { limit: 0, remaining: 0, resetMs: 0, windowMs: 0 };
+  const status = { limit: 0, remaining: 0, resetMs: Infinity, windowMs: 0 };
   const policies = { [policy]: { allowed: false, ...status } };
   return { allowed: false, waitMs: Infinity, ...status, policy, policies };
 }

@@ -120,8 +120,8 @@ class RuledGateway implements Gateway {
       read,
       apply: (rules) => {
         this.#set = new RuleSet(rules, context, this.#set);
-        const { requests, connections } = this.#set;
-        this.#stats.follow([...requests.all(), ...connections.all()].map(({ rule }) => rule.name));
+        const { requests, connections } = this.#set.active;
+        this.#stats.follow([...requests, ...connections].map((each) => each.rule.name));
       },
       // a listener that fails must not stop the rules
       report: (event) => void (async () => onRules?.(event))().catch(() => {}),
@@ -150,9 +150,11 @@ class RuledGateway implements Gateway {
   async reset(which: { readonly rule: string; readonly actor?: string }): Promise<void> {
     checkOptions("reset", which, ["rule", "actor"]);
     const { rule, actor = "" } = which;
-    const active = this.#set.requests.find(checkText("rule", rule));
+    checkText("rule", rule);
+    const { requests } = this.#set.active;
+    const active = requests.find((each) => each.rule.name === rule);
     if (active === undefined) {
-      const known = this.#set.requests.all().slice(0, MOST_NAMES);
+      const known = requests.slice(0, MOST_NAMES);
       const names = known.map((each) => show(each.rule.name)).join(", ");
       throw new RangeError(
         `rule must be the name of a rule for requests per time: ${names || "there is none"}, got ${show(rule)}`,

@@ -8,7 +8,7 @@ import type { Pace } from "./answers/checker.ts";
 import { all, chain, type Maybe } from "./ground/maybe.ts";
 import type { RuleContext } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
-import { Reach, type RuleTable } from "./rule-table.ts";
+import { Reach } from "./rule-table.ts";
 import type { RateNumbers, RateRule } from "./rules/rule.ts";
 
 /** The rate of an actor's responses together. */
@@ -65,16 +65,20 @@ export class ActiveRate {
   }
 }
 
-/** Returns the paces of a response, by all rules that apply to its request. */
+/**
+ * Returns the paces of a response.
+ *
+ * @param rules those that apply to its request
+ */
 export function pacesOf(
-  rules: RuleTable<ActiveRate>,
+  rules: readonly ActiveRate[],
   actors: ActorResolver,
   request: GatewayRequest,
   report?: Report,
 ): Maybe<readonly Pace[]> {
   // it has no body
   if (request.method === "HEAD") return [];
-  const paces = rules.match(request).map((active) => {
+  const paces = rules.map((active) => {
     const { actor, rule, isExempt } = active;
     if (actor === undefined) return active.ownPace();
     return actors.resolve({ actor, rule, isExempt }, request, report, (value, isKnown) =>

@@ -11,8 +11,8 @@ import { ConnectionFilter, type Entry } from "./connection-filter.ts";
 import { Filter } from "./filter.ts";
 import { chain, type Maybe, orElse } from "./ground/maybe.ts";
 import type { GatewayRequest } from "./request.ts";
-import { pacesOf } from "./response-rates.ts";
-import type { RuleSet } from "./ruleset.ts";
+import { type ActiveRate, pacesOf } from "./response-rates.ts";
+import type { RuleSet, RulesByKind } from "./ruleset.ts";
 import type { Outcome, Verdict } from "./verdict.ts";
 
 export class RuleFilter {
@@ -27,22 +27,26 @@ export class RuleFilter {
   }
 
   check(rules: RuleSet, request: GatewayRequest, report?: Report): Maybe<Verdict> {
-    const { requests, connections, rates } = rules;
-    if (connections.size === 0) {
+    const applying = rules.match(request);
+    const { requests, connections, rates } = applying;
+    if (connections.length === 0) {
       const verdict = this.#requests.check(requests, request, report);
-      if (rates.size === 0) return verdict;
-      return chain(verdict, (known) => this.#withPaces(rules, known, request, report));
+      if (rates.length === 0) return verdict;
+      return chain(verdict, (known) => this.#withPaces(rates, known, request, report));
     }
     return chain(this.#connections.enter(connections, request, report), (entry) =>
-      entry.isRefused ? refused(entry.outcomes) : this.#checkInside(rules, entry, request, report),
+      entry.isRefused
+        ? refused(entry.outcomes)
+        : this.#checkInside(applying, entry, request, report),
     );
   }
 
   /** Returns what `check` would return now, without charging any rule. */
   peek(rules: RuleSet, request: GatewayRequest): Maybe<Verdict> {
-    const peek = () => this.#requests.peek(rules.requests, request);
-    if (rules.connections.size === 0) return peek();
-    return chain(this.#connections.peek(rules.connections, request), (outcomes) =>
+    const { requests, connections } = rules.match(request);
+    const peek = () => this.#requests.peek(requests, request);
+    if (connections.length === 0) return peek();
+    return chain(this.#connections.peek(connections, request), (outcomes) =>
       outcomes.some(isRefusal)
         ? refused(outcomes)
         : chain(peek(), (verdict) => withOutcomes(verdict, outcomes)),
@@ -56,16 +60,16 @@ export class RuleFilter {
 
   /** Decides a request that has its places. */
   #checkInside(
-    rules: RuleSet,
+    { requests, rates }: RulesByKind,
     { outcomes, leave }: Entry,
     request: GatewayRequest,
     report?: Report,
   ): Maybe<Verdict> {
     return orElse(
       () =>
-        chain(this.#requests.check(rules.requests, request, report), (verdict) => {
+        chain(this.#requests.check(requests, request, report), (verdict) => {
           if (!verdict.allowed) leave();
-          return this.#withPaces(rules, withOutcomes(verdict, outcomes), request, report);
+          return this.#withPaces(rates, withOutcomes(verdict, outcomes), request, report);
         }),
       (error) => {
         leave();
@@ -75,12 +79,12 @@ export class RuleFilter {
   }
 
   #withPaces(
-    { rates }: RuleSet,
+    rates: readonly ActiveRate[],
     verdict: Verdict,
     request: GatewayRequest,
     report?: Report,
   ): Maybe<Verdict> {
-    if (rates.size === 0 || !verdict.allowed) return verdict;
+    if (rates.length === 0 || !verdict.allowed) return verdict;
     return chain(pacesOf(rates, this.#actors, request, report), (paces) =>
       paces.length === 0 ? verdict : { ...verdict, paces },
     );

@@ -1,4 +1,4 @@
-/** The rules of one kind that are in force, found by name and by path. */
+/** The rules that are in force, found by name and by path. */
 import { hostsOf, isHost } from "./match/host.ts";
 import { certainlyBelow } from "./match/pattern.ts";
 import { PathTree } from "./match/tree.ts";
@@ -53,10 +53,6 @@ export class RuleTable<T extends InForce> {
     this.#byName.set(name, one);
     if (urls.length > 1) this.#hasLists = true;
     for (const url of urls) this.#tree.add(url, one, exact);
-  }
-
-  get size(): number {
-    return this.#byName.size;
   }
 
   find(name: string): T | undefined {

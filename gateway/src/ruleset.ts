@@ -3,17 +3,29 @@ import { ActiveRule } from "./active-rule.ts";
 import { ActiveConnections, sharingProblem } from "./connection-filter.ts";
 import { show } from "./ground/check.ts";
 import { policiesOf, type RuleContext } from "./limits.ts";
+import type { GatewayRequest } from "./request.ts";
 import { ActiveRate } from "./response-rates.ts";
 import { RuleTable } from "./rule-table.ts";
 import type { RequestRule, Rule } from "./rules/rule.ts";
 import { RulesError } from "./rules/rules-error.ts";
 
-/** All rules that are in force together, by kind. */
+/** Rules by kind; in each kind those of the outermost URL first. */
+export interface RulesByKind {
+  readonly requests: readonly ActiveRule[];
+  readonly connections: readonly ActiveConnections[];
+  readonly rates: readonly ActiveRate[];
+}
+
+type InForce = ActiveRule | ActiveConnections | ActiveRate;
+
+const NONE: readonly never[] = [];
+
+/** All rules that are in force together. */
 export class RuleSet {
   readonly rules: readonly Rule[];
-  readonly requests = new RuleTable<ActiveRule>();
-  readonly connections = new RuleTable<ActiveConnections>();
-  readonly rates = new RuleTable<ActiveRate>();
+  readonly #table = new RuleTable<InForce>();
+  /** Whether all rules limit requests per time, as in most files. */
+  readonly #isOneKind: boolean;
 
   /**
    * @param before the rules in force until now; limiters of rules that remain are reused
@@ -25,25 +37,61 @@ export class RuleSet {
       .filter((rule): rule is RequestRule => rule.quotaUnit === undefined)
       .map((rule) => policiesOf(rule, context.algorithms));
     this.rules = rules;
+    this.#isOneKind = policies.length === rules.length;
+    const known = (name: string) => (before === undefined ? undefined : before.#table.find(name));
     for (const each of policies) {
-      this.requests.add(new ActiveRule(each, context, before?.requests.find(each.rule.name)));
+      const was = known(each.rule.name);
+      this.#table.add(new ActiveRule(each, context, isForRequests(was) ? was : undefined));
     }
     for (const rule of rules) {
-      const { name, quotaUnit } = rule;
-      if (quotaUnit === "concurrent-requests") {
-        this.connections.add(new ActiveConnections(rule, context, before?.connections.find(name)));
-      } else if (quotaUnit === "content-bytes") {
-        this.rates.add(new ActiveRate(rule, context, before?.rates.find(name)));
+      const was = known(rule.name);
+      if (rule.quotaUnit === "concurrent-requests") {
+        const same = isForConnections(was) ? was : undefined;
+        this.#table.add(new ActiveConnections(rule, context, same));
+      } else if (rule.quotaUnit === "content-bytes") {
+        this.#table.add(new ActiveRate(rule, context, isForRates(was) ? was : undefined));
       }
     }
   }
 
+  get active(): RulesByKind {
+    return byKind(this.#table.all());
+  }
+
+  /** Returns the rules that apply to a request. */
+  match(request: GatewayRequest): RulesByKind {
+    const found = this.#table.match(request);
+    if (!this.#isOneKind) return byKind(found);
+    return { requests: found as readonly ActiveRule[], connections: NONE, rates: NONE };
+  }
+
   async close(): Promise<void> {
+    const { requests, connections } = this.active;
     await Promise.all([
-      ...this.requests.all().map(({ limits }) => limits.close()),
-      ...this.connections.all().map((each) => each.close()),
+      ...requests.map(({ limits }) => limits.close()),
+      ...connections.map((each) => each.close()),
     ]);
   }
+}
+
+function byKind(rules: readonly InForce[]): RulesByKind {
+  return {
+    requests: rules.filter(isForRequests),
+    connections: rules.filter(isForConnections),
+    rates: rules.filter(isForRates),
+  };
+}
+
+function isForRequests(one: InForce | undefined): one is ActiveRule {
+  return one instanceof ActiveRule;
+}
+
+function isForConnections(one: InForce | undefined): one is ActiveConnections {
+  return one instanceof ActiveConnections;
+}
+
+function isForRates(one: InForce | undefined): one is ActiveRate {
+  return one instanceof ActiveRate;
 }
 
 /** Checks what a reader of rules cannot know: whether this gateway has what the rules need. */

@@ -1,4 +1,5 @@
 /** What the rules did: counted by rule, and published for each request. */
+import { onNode } from "./ground/node-process.ts";
 import type { GatewayRequest } from "./request.ts";
 import type { Verdict } from "./verdict.ts";
 
@@ -25,15 +26,14 @@ interface Channel {
   publish(message: VerdictMessage): void;
 }
 
-/** Node's channel, where the platform has one. Avoids an import, which a browser could not resolve. */
+interface Channels {
+  channel(name: string): Channel;
+}
+
+/** Node's channel, where the platform has one. */
 function platformChannel(): Channel | undefined {
-  const { process } = globalThis as {
-    process?: {
-      getBuiltinModule?: (name: string) => { channel(name: string): Channel } | undefined;
-    };
-  };
-  const channels = process?.getBuiltinModule?.("node:diagnostics_channel");
-  return channels?.channel("smooth-limiter-gateway:verdict");
+  const channels = onNode((process) => process.getBuiltinModule?.("node:diagnostics_channel"));
+  return (channels as Channels | undefined)?.channel("smooth-limiter-gateway:verdict");
 }
 
 const channel = /* @__PURE__ */ platformChannel();

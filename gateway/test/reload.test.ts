@@ -281,9 +281,12 @@ test("rules that were read already are accepted, other values are rejected", asy
   const refusals: [options: unknown, says: RegExp][] = [
     [
       { rules: "rules.yaml" },
-      /rules must be a source, sources, plain objects, or the result of readRules/,
+      /rules must be .*, or the result of readRules, got "rules\.yaml": readRules\(text\) reads a text, fileSource\(path\) a file$/,
     ],
-    [{ rules: [...rules, new HandSource("a", "[]")], actors }, /rules must be a source/],
+    [
+      { rules: [...rules, new HandSource("a", "[]")], actors },
+      /rules must be a source.*, got an array$/,
+    ],
     [{ rules }, /rules:1:21: the gateway has no options\.actors\.account/],
     [{ rules: [...rules, ...rules], actors }, /there are two rules "a"/],
     [{ rules: rules.map((one) => ({ ...one, algo: "x" })), actors }, /options\.algorithms\["x"\]/],

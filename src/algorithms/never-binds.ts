@@ -5,6 +5,7 @@
  * Such policies are reported and not rejected, since a request may name different permits for each
  * policy: next to a limit of `requests` a day, a limit of `tokens` a minute binds although it is larger.
  */
+import { emitWarning } from "../ground/node-process.ts";
 import type { Policy } from "./algorithm.ts";
 
 /** A policy that counts in windows. Times are microseconds. */
@@ -24,13 +25,9 @@ export function reportUseless(names: readonly string[], list: readonly Policy[])
   for (const message of uselessWindows(names, list)) {
     if (reported.has(message)) continue;
     reported.add(message);
-    const { process } = globalThis as { process?: { emitWarning?: typeof emitWarning } };
-    const options = { type: "SmoothLimiterWarning", code: "SMOOTH_LIMITER_NEVER_BINDS" };
-    process?.emitWarning?.(message, options);
+    emitWarning(message, { type: "SmoothLimiterWarning", code: "SMOOTH_LIMITER_NEVER_BINDS" });
   }
 }
-
-declare function emitWarning(message: string, options: { type: string; code: string }): void;
 
 /** Returns a message for each window that another policy makes useless. */
 export function uselessWindows(

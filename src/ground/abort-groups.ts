@@ -13,7 +13,7 @@ export class AbortGroups<Member> {
   add(signal: AbortSignal, member: Member): void {
     let group = this.#groups.get(signal);
     if (group === undefined) {
-      group = new Group(signal, this.#onAbort);
+      group = groupOf(signal, this.#onAbort);
       this.#groups.set(signal, group);
       signal.addEventListener("abort", group);
     }
@@ -29,17 +29,21 @@ export class AbortGroups<Member> {
   }
 }
 
-class Group<Member> {
-  readonly members = new Set<Member>();
-  readonly #signal: AbortSignal;
-  readonly #onAbort: (member: Member, reason: unknown) => void;
+/** The members that share a signal, as its listener. */
+interface Group<Member> {
+  readonly members: Set<Member>;
+  handleEvent(): void;
+}
 
-  constructor(signal: AbortSignal, onAbort: (member: Member, reason: unknown) => void) {
-    this.#signal = signal;
-    this.#onAbort = onAbort;
-  }
-
-  handleEvent(): void {
-    for (const member of this.members) this.#onAbort(member, this.#signal.reason);
-  }
+function groupOf<Member>(
+  signal: AbortSignal,
+  onAbort: (member: Member, reason: unknown) => void,
+): Group<Member> {
+  const members = new Set<Member>();
+  return {
+    members,
+    handleEvent() {
+      for (const member of members) onAbort(member, signal.reason);
+    },
+  };
 }

@@ -7,6 +7,7 @@
  * `stats` counts it.
  */
 import { oncePerProcess } from "./copies.ts";
+import { builtinModule } from "./node-process.ts";
 import type { Permits } from "./permits.ts";
 
 /** The limiter that published a message. */
@@ -155,15 +156,7 @@ interface Channels {
   channel(name: string): Channel<unknown>;
 }
 
-/** Avoids an import, which a browser could not resolve. */
-function platformChannels(): Channels | undefined {
-  const { process } = globalThis as {
-    process?: { getBuiltinModule?: (name: string) => Channels | undefined };
-  };
-  return process?.getBuiltinModule?.("node:diagnostics_channel");
-}
-
-const platform = /* @__PURE__ */ platformChannels();
+const platform = /* @__PURE__ */ builtinModule<Channels>("node:diagnostics_channel");
 
 function open<Message>(event: string): Channel<Message> {
   const name = `smooth-limiter:${event}`;

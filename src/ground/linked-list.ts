@@ -6,28 +6,38 @@ export interface Linked<Member> {
 }
 
 /**
- * A list in the order of addition. Its members hold the links, so that adding and removing one takes one
- * step and creates nothing. A `Set` creates a new table after every few members that come and go.
+ * A list whose members hold the links, so that adding and removing one takes one step and creates nothing. A `Set` creates a new table after every few members that come and go.
  */
 export class LinkedList<Member extends Linked<Member>> {
-  #first: Member | undefined;
-  #last: Member | undefined;
+  /** The members at both ends; only the list sets them. */
+  first: Member | undefined = undefined;
+  last: Member | undefined = undefined;
 
+  /** Adds a member behind all others. */
   add(member: Member): void {
-    member.before = this.#last;
-    if (this.#last === undefined) this.#first = member;
-    else this.#last.after = member;
-    this.#last = member;
+    this.insert(member, this.last);
+  }
+
+  /** @param before the member in front of it; `undefined`: it becomes the first */
+  insert(member: Member, before: Member | undefined): void {
+    const after = before === undefined ? this.first : before.after;
+    member.before = before;
+    member.after = after;
+    if (before === undefined) this.first = member;
+    else before.after = member;
+    if (after === undefined) this.last = member;
+    else after.before = member;
   }
 
   /** @returns whether it was a member */
   remove(member: Member): boolean {
     const { before, after } = member;
-    if (before === undefined && member !== this.#first) return false;
-    if (before === undefined) this.#first = after;
+    if (before === undefined && member !== this.first) return false;
+    if (before === undefined) this.first = after;
     else before.after = after;
-    if (after === undefined) this.#last = before;
+    if (after === undefined) this.last = before;
     else after.before = before;
+    // a caller that keeps the member must not keep the others
     member.before = undefined;
     member.after = undefined;
     return true;
@@ -36,7 +46,7 @@ export class LinkedList<Member extends Linked<Member>> {
   /** The members now, as a list that no later change affects. */
   toArray(): Member[] {
     const members: Member[] = [];
-    for (let each = this.#first; each !== undefined; each = each.after) members.push(each);
+    for (let each = this.first; each !== undefined; each = each.after) members.push(each);
     return members;
   }
 }

@@ -11,8 +11,9 @@ import {
   shareOf,
   type TakenAll,
 } from "./all-of-wait.ts";
+import { inTime } from "./gave-up.ts";
 import type { ShareOptions, TryOptions, WaitOptions } from "./limiter-api.ts";
-import { type HeldPlace, inTime, type Part, type PlacesMember, type Taken } from "./member.ts";
+import type { HeldPlace, Part, PlacesMember, Taken } from "./member.ts";
 import { checkTryOptions, checkWaitOptions, shareIn } from "./options.ts";
 import { reportRefusal, takeTogether } from "./together.ts";
 

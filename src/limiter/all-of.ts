@@ -12,6 +12,7 @@ import {
   type LocalLeasingLimiter,
 } from "./all-of-places.ts";
 import { acquireAll, entriesOf, partsOf, type RateEntry, type TakenAll } from "./all-of-wait.ts";
+import { inTime } from "./gave-up.ts";
 import type {
   Decision,
   Limiter,
@@ -23,7 +24,7 @@ import type {
   TryOptions,
   WaitOptions,
 } from "./limiter-api.ts";
-import { asMember, inTime, type Look, memberOf, type PlacesMember, type Taken } from "./member.ts";
+import { asMember, type Look, memberOf, type PlacesMember, type Taken } from "./member.ts";
 import {
   checkShareOptions,
   checkTryOptions,

@@ -6,7 +6,7 @@ import type { Meter } from "./meter.ts";
 import { Waiter } from "./waiter.ts";
 
 /** A caller of `acquire`, or one of `tryAcquire`, which has a deadline and is answered yes or no. */
-class Caller extends Waiter {
+export class Caller extends Waiter {
   readonly #meter: Meter;
   readonly #resolve: Resolve<number | boolean>;
   readonly #deadline: number | undefined;
@@ -16,10 +16,11 @@ class Caller extends Waiter {
     asked: number,
     amount: Amount,
     signal: AbortSignal | undefined,
+    turn: Turn<Waiter> | undefined,
     resolve: Resolve<never>,
     deadline?: number,
   ) {
-    super(asked, amount, signal);
+    super(asked, amount, signal, turn);
     this.#meter = meter;
     this.#resolve = resolve as Resolve<number | boolean>;
     this.#deadline = deadline;
@@ -50,35 +51,6 @@ class Caller extends Waiter {
     this.#meter.left(this.amount, now - this.asked, reason);
     this.#resolve(Promise.reject(reason));
   }
-}
-
-/** A caller of a fair limiter. */
-class FairCaller extends Caller {
-  readonly #turn: Turn<Waiter>;
-
-  constructor(turn: Turn<Waiter>, ...rest: ConstructorParameters<typeof Caller>) {
-    super(...rest);
-    this.#turn = turn;
-  }
-
-  override get turn(): Turn<Waiter> {
-    return this.#turn;
-  }
-}
-
-/** Returns the waiter of a call, which resolves its promise. */
-export function callerOf(
-  turn: Turn<Waiter> | undefined,
-  meter: Meter,
-  asked: number,
-  amount: Amount,
-  signal: AbortSignal | undefined,
-  resolve: Resolve<never>,
-  deadline?: number,
-): Caller {
-  return turn === undefined
-    ? new Caller(meter, asked, amount, signal, resolve, deadline)
-    : new FairCaller(turn, meter, asked, amount, signal, resolve, deadline);
 }
 
 type Resolve<T> = (answer: T | PromiseLike<T>) => void;

@@ -214,10 +214,15 @@ export interface RemoteLimiter<Name extends string = string>
   readonly stats: RemoteStats;
 
   /**
-   * Ends the limiter in this process: waiting callers are rejected with a LimiterClosedError, and
-   * so is every further call. Permits that they were promised, and reservations, are given back.
+   * Ends the limiter in this process. Waiting callers, in `ready()` too, are rejected with a
+   * LimiterClosedError, and so is every later call. Their promised permits and all prefetched ones return
+   * to the store. Reservations that no caller awaits stay valid.
    *
-   * @returns when no request is under way any more, or after `timeoutMs`; never rejects
+   * @returns a promise that resolves when no request is under way any more, or after `timeoutMs`; it never
+   *   rejects
+   * @example
+   * await limiter.close();
+   * redis.disconnect();
    */
   close(): Promise<void>;
 }

@@ -1,17 +1,42 @@
+import { LinkedList } from "../ground/linked-list.ts";
 import { type Amount, sizeOf } from "../ground/permits.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
 import type { Turn } from "./fair/turn.ts";
 import { Change, type LineEntry, type Waiter } from "./waiter.ts";
 
+/** The state after the waiters up to `last`, which is released at `at`. */
+export interface Promised {
+  readonly policyState: PolicyState;
+  at: number;
+  last: LineEntry | undefined;
+}
+
+/** Returns when that waiter is released if it is the next one. */
+export function instantOf(waiter: Waiter, { policyState, at }: Readonly<Promised>): number {
+  return policyState.earliest(Math.max(waiter.asked, at), waiter.amount);
+}
+
 /**
- * The places of one limiter, first in first out. Any place can be removed in one step. `FairLine` has
- * another order, and overrides what depends on it.
+ * The places of one limiter, first in first out, and the state after all of them: a copy of the state after
+ * the released waiters, on which the line is replayed as far as it has grown since the last look. Any place
+ * can be removed in one step. `FairLine` has another order, and overrides what depends on it.
  */
 export class Line {
-  #head: LineEntry | undefined;
-  #tail: LineEntry | undefined;
+  readonly #released: PolicyState;
+  protected readonly refuse: (waiter: Waiter) => void;
+  readonly #places = new LinkedList<LineEntry>();
+  #promised: Promised | undefined;
   #permits = 0;
   #awaited = 0;
+
+  /**
+   * @param released the state after the released waiters
+   * @param refuse removes a waiter whose instant would be later than its deadline
+   */
+  constructor(released: PolicyState, refuse: (waiter: Waiter) => void) {
+    this.#released = released;
+    this.refuse = refuse;
+  }
 
   /** How many permits the waiters ask for. */
   get permits(): number {
@@ -24,26 +49,22 @@ export class Line {
   }
 
   get head(): LineEntry | undefined {
-    return this.#head;
+    return this.#places.first;
   }
 
-  /** The first place that no later one may overtake. */
-  get front(): LineEntry | undefined {
-    return this.#head;
-  }
-
-  /** When a waiter that a later one may overtake has to leave; `Infinity` if none has to. */
-  get deadline(): number {
-    return Infinity;
+  /** The waiter with the earliest deadline of those that later ones may overtake. */
+  get urgent(): Waiter | undefined {
+    return undefined;
   }
 
   /** Whether a request that is made now would be the head. */
   isNext(_turn: Turn<Waiter> | undefined): boolean {
-    return this.#head === undefined;
+    return this.#places.first === undefined;
   }
 
-  append(place: LineEntry): void {
-    this.#insert(place, this.#tail);
+  /** @param _from no waiter is released before it, here and below */
+  append(place: LineEntry, _from: number): void {
+    this.#places.add(place);
     if (place instanceof Change) this.#moveUp(place);
     else this.count(place, 1);
   }
@@ -56,15 +77,54 @@ export class Line {
    * @returns whether a change has moved up
    */
   remove(place: LineEntry, _at?: number): boolean {
-    const { next } = place;
+    const { after } = place;
     if (!(place instanceof Change)) this.count(place, -1);
-    this.#unlink(place);
-    return this.#moveUpFrom(next);
+    if (place === this.#promised?.last) this.discard();
+    this.#places.remove(place);
+    return this.#moveUp(after);
   }
 
-  /** Returns a waiter with a deadline before that instant, if others may have overtaken it. */
-  overdue(_instant: number): Waiter | undefined {
-    return undefined;
+  /** Discards the copy: the waiters have new instants. */
+  discard(): void {
+    this.#promised = undefined;
+  }
+
+  /** Refuses the waiters whose instants would be later than their deadlines. */
+  refuseLate(from: number): void {
+    this.replay(from);
+  }
+
+  /** Returns the state after all waiters. @param _turn on a fair limiter: only up to that request */
+  replay(from: number, _turn?: Turn<Waiter>): Readonly<Promised> {
+    // a copy without any replayed waiter is outdated: the released state has changed since
+    if (this.#promised?.last === undefined) {
+      this.#promised = { policyState: this.#released.copy(), at: from, last: undefined };
+    }
+    const promised = this.#promised;
+    let place = promised.last === undefined ? this.#places.first : promised.last.after;
+    while (place !== undefined) {
+      const { after }: LineEntry = place;
+      if (this.#promise(place, promised)) promised.last = place;
+      place = after;
+    }
+    return promised;
+  }
+
+  /** Replays one place; returns `false` if its instant would be later than its deadline. */
+  #promise(place: LineEntry, promised: Promised): boolean {
+    if (place instanceof Change) {
+      place.apply(promised.policyState);
+      promised.at = Math.max(promised.at, place.since);
+      return true;
+    }
+    const at = instantOf(place, promised);
+    if (Math.ceil(at) > place.deadline) {
+      this.refuse(place);
+      return false;
+    }
+    promised.policyState.take(at, place.taken);
+    promised.at = at;
+    return true;
   }
 
   /** Counts a waiter that comes (1) or leaves (-1). */
@@ -81,13 +141,10 @@ export class Line {
 
   /** Applies all changes now, in order, and removes them. */
   applyChanges(policyState: PolicyState): void {
-    for (let place = this.#head; place !== undefined; ) {
-      const { next }: LineEntry = place;
-      if (place instanceof Change) {
-        place.apply(policyState);
-        this.remove(place);
-      }
-      place = next;
+    for (const place of this.#places.toArray()) {
+      if (!(place instanceof Change)) continue;
+      place.apply(policyState);
+      this.remove(place);
     }
   }
 
@@ -98,12 +155,20 @@ export class Line {
   oldestDroppable(permits: number): readonly Waiter[] {
     const found: Waiter[] = [];
     let left = permits;
-    for (let place = this.#head; place !== undefined && left > 0; place = place.next) {
-      if (place instanceof Change || place.drop === undefined) continue;
-      found.push(place);
-      left -= sizeOf(place.amount);
+    for (const waiter of this.oldest()) {
+      if (waiter.drop === undefined) continue;
+      found.push(waiter);
+      left -= sizeOf(waiter.amount);
+      if (left <= 0) return found;
     }
-    return left > 0 ? [] : found;
+    return [];
+  }
+
+  /** The waiters in the order in which they may be dropped. */
+  protected *oldest(): Iterable<Waiter> {
+    for (let { first: place } = this.#places; place !== undefined; place = place.after) {
+      if (!(place instanceof Change)) yield place;
+    }
   }
 
   /**
@@ -113,54 +178,29 @@ export class Line {
    */
   release(reservation: Waiter): boolean {
     this.#awaited += 1;
-    return this.#moveUpFrom(reservation.next);
+    return this.#moveUp(reservation.after);
   }
 
-  /** Moves up the consecutive changes that start at this place. */
-  #moveUpFrom(place: LineEntry | undefined): boolean {
+  /**
+   * Moves the consecutive changes that start at this place before all waiters that were not promised an
+   * instant. They stay behind reservations whose `waitMs` the caller knows. A change overtakes each waiter
+   * at most once, so the cost stays linear.
+   *
+   * @returns whether one has moved
+   */
+  #moveUp(place: LineEntry | undefined): boolean {
     let moved = false;
     for (let change = place; change instanceof Change; ) {
-      const { next } = change;
-      moved = this.#moveUp(change) || moved;
-      change = next;
+      const { before, after } = change;
+      let to = before;
+      while (to?.awaited) to = to.before;
+      if (to !== before) {
+        this.#places.remove(change);
+        this.#places.insert(change, to);
+        moved = true;
+      }
+      change = after;
     }
     return moved;
-  }
-
-  /**
-   * Moves a change before all waiters that were not promised an instant. It stays behind
-   * reservations whose `waitMs` the caller knows. A change overtakes each waiter at most once, so
-   * the cost stays linear.
-   */
-  #moveUp(change: Change): boolean {
-    let before = change.previous;
-    while (before?.awaited) before = before.previous;
-    if (before === change.previous) return false;
-    this.#unlink(change);
-    this.#insert(change, before);
-    return true;
-  }
-
-  #insert(place: LineEntry, before: LineEntry | undefined): void {
-    place.previous = before;
-    place.next = before === undefined ? this.#head : before.next;
-    if (before === undefined) this.#head = place;
-    else before.next = place;
-    if (place.next === undefined) this.#tail = place;
-    else place.next.previous = place;
-  }
-
-  /**
-   * Also clears the links of the removed place, so that a caller that keeps it does not keep the
-   * others.
-   */
-  #unlink(place: LineEntry): void {
-    const { previous, next } = place;
-    if (previous === undefined) this.#head = next;
-    else previous.next = next;
-    if (next === undefined) this.#tail = previous;
-    else next.previous = previous;
-    place.previous = undefined;
-    place.next = undefined;
   }
 }

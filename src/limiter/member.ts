@@ -4,7 +4,7 @@
  */
 
 import { oncePerProcess, VERSION } from "../ground/copies.ts";
-import { LimiterError, QueueFullError, TooManyKeysError } from "../ground/errors.ts";
+import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import { type BacklogLimiter, reserveBehind } from "./backlog.ts";
@@ -72,33 +72,17 @@ export interface Steps {
   take(parts: readonly Part[], terms: Terms): Maybe<readonly Look[]>;
 }
 
-/** The caller's time was over before the store was available again. */
-export class GaveUpError extends LimiterError {
-  static readonly code = "GAVE_UP";
-
-  constructor() {
-    super(GaveUpError.code, "the time was over before the store was available", {});
-  }
-}
-
-/** Converts GaveUpError to undefined. */
-export function inTime<T>(answer: Maybe<T>): Maybe<T | undefined> {
-  if (!(answer instanceof Promise)) return answer;
-  return answer.catch((error: unknown) => {
-    if (error instanceof GaveUpError) return undefined;
-    throw error;
-  });
-}
-
 export interface Member {
   /** Members with the same steps and the same slot are asked in one step. */
   readonly steps: Steps;
   readonly slot: string;
   /** Called with a request that is made now. Absent: the steps alone decide. See `in-order.ts`. */
-  readonly enter?: ((permits: Permits) => OrderedRequest) | undefined;
+  readonly enter?: Entrance | undefined;
   /** Reports a refusal for which this limiter is a reason. */
   refused(permits: Permits, look: Look): void;
 }
+
+export type Entrance = (permits: Permits) => OrderedRequest;
 
 /** A request to a fair limiter on a store, whose callers wait in this process. */
 export interface OrderedRequest {
@@ -245,15 +229,18 @@ export const localSteps: Steps = /* @__PURE__ */ oncePerProcess("local steps", (
   take: (parts) => takeAtOnce(parts as readonly Part<LocalMember>[]),
 }));
 
-export class LocalMember implements RateMember, Takeable {
-  readonly steps = localSteps;
-  readonly slot = "";
-  readonly #limiter: Pick<LocalLimiter, "peek" | "reserve" | "refund">;
-  readonly #asked: LocalAsked;
+/** The verbs of a limiter that answers at once. */
+interface Verbs extends Pick<LocalLimiter, "peek" | "refund"> {
+  reserve(permits: Permits): Reservation;
+}
 
-  constructor(limiter: Pick<LocalLimiter, "peek" | "reserve" | "refund">, asked: LocalAsked) {
+export class LocalTaker implements Takeable {
+  readonly #limiter: Verbs;
+  readonly #decide: LocalAsked["decide"];
+
+  constructor(limiter: Verbs, decide: LocalAsked["decide"]) {
     this.#limiter = limiter;
-    this.#asked = asked;
+    this.#decide = decide;
   }
 
   look(permits: Permits, longestMs: number): Look {
@@ -264,7 +251,7 @@ export class LocalMember implements RateMember, Takeable {
     const limiter = this.#limiter;
     try {
       if (longestMs === 0) {
-        const decision = this.#asked.decide(permits);
+        const decision = this.#decide(permits);
         if (!decision.allowed) return { decision, passes: false };
         return { decision, passes: true, taken: { undo: () => limiter.refund(permits) } };
       }
@@ -274,6 +261,17 @@ export class LocalMember implements RateMember, Takeable {
     } catch (error) {
       return refusalOf(error, limiter.peek(permits));
     }
+  }
+}
+
+export class LocalMember extends LocalTaker implements RateMember {
+  readonly steps = localSteps;
+  readonly slot = "";
+  readonly #asked: LocalAsked;
+
+  constructor(limiter: Verbs, asked: LocalAsked) {
+    super(limiter, (permits) => asked.decide(permits));
+    this.#asked = asked;
   }
 
   refused(permits: Permits, look: Look): void {
@@ -292,13 +290,15 @@ function booked(reservation: Reservation, after: Decision): Look {
 
 // -- limiters from outside this package --
 
+type Foreign = Pick<Limiter, "peek" | "decide" | "reserve" | "refund">;
+
 /** A limiter that offers only the public interface: looking and taking are two steps. */
 export class ForeignMember implements RateMember {
   readonly steps: Steps;
   readonly slot = "";
-  readonly enter: Member["enter"];
+  readonly enter: Entrance | undefined;
 
-  constructor(limiter: Limiter, enter?: Member["enter"]) {
+  constructor(limiter: Foreign, enter?: Entrance) {
     this.enter = enter;
     this.steps = {
       look: (parts) => eachOf(parts, (part) => lookAt(limiter, part)),
@@ -318,13 +318,13 @@ function eachOf(parts: readonly Part[], ask: (part: Part) => Maybe<Look>): Maybe
   return chain(ask(parts[0] as Part), (look) => [look]);
 }
 
-function lookAt(limiter: Limiter, { permits, longestMs }: Part): Maybe<Look> {
+function lookAt(limiter: Foreign, { permits, longestMs }: Part): Maybe<Look> {
   return chain(limiter.peek(permits), (decision) => {
     return lookWithin(decision, longestMs);
   });
 }
 
-function takeFrom(limiter: Limiter, part: Part): Maybe<Look> {
+function takeFrom(limiter: Foreign, part: Part): Maybe<Look> {
   const { permits, longestMs } = part;
   if (longestMs === 0) {
     return chain(limiter.decide(permits), (decision) => {

@@ -6,17 +6,14 @@ import type { Turn } from "./fair/turn.ts";
 import type { ShareOptions } from "./limiter-api.ts";
 import { Line } from "./line.ts";
 import { refuseShares } from "./options.ts";
-import { Replay } from "./replay.ts";
 import type { Waiter } from "./waiter.ts";
 
 /** The order in which the waiters of a limiter are released. */
 export interface Order {
   /** Checks the options of a call. Returns its place in the order; `undefined` where all calls are equal. */
   turnOf<Item = Waiter>(options: ShareOptions | undefined, amount: Amount): Turn<Item> | undefined;
-  open(
-    released: PolicyState,
-    refuse: (waiter: Waiter) => void,
-  ): { readonly line: Line; readonly replay: Replay };
+  /** Returns the line of a limiter. @param released and `refuse`: see `Line` */
+  line(released: PolicyState, refuse: (waiter: Waiter) => void): Line;
   /** New queues of shares, one for each priority; `undefined` where there are no shares. */
   ranks<Item>(): Ranks<Item, ShareQueue<Item>> | undefined;
 }
@@ -26,9 +23,6 @@ export const FIFO: Order = {
     refuseShares(options);
     return undefined;
   },
-  open(released, refuse) {
-    const line = new Line();
-    return { line, replay: new Replay(line, released, refuse) };
-  },
+  line: (released, refuse) => new Line(released, refuse),
   ranks: () => undefined,
 };

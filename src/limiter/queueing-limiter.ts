@@ -1,4 +1,4 @@
-/** A limiter in this process: every verb is a few lines over the queue's `grant` and `outlook`. */
+/** A limiter in this process: every verb is a few lines over the queue's `grant` and `look`. */
 import type { Policy } from "../algorithms/algorithm.ts";
 import { atLeastZero, checkNumber } from "../ground/check.ts";
 import { toMillis } from "../ground/clock.ts";
@@ -8,8 +8,8 @@ import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
 import { type Backlog, reserveBehind } from "./backlog.ts";
-import { callerOf } from "./caller.ts";
-import { decision, passing } from "./decision.ts";
+import { Caller } from "./caller.ts";
+import { passing } from "./decision.ts";
 import { orderOf } from "./fair/fair-order.ts";
 import type { Turn } from "./fair/turn.ts";
 import type {
@@ -98,11 +98,8 @@ export class QueueingLimiter implements SharedLimiter, Counted {
       const amount = this.#queue.policyState.amount(permits);
       const turn = this.#order.turnOf(options, amount);
       const now = this.#queue.now();
-      if (!this.#queue.grant(now, amount, undefined, turn)) {
-        return this.#wait(now, amount, signal, turn);
-      }
-      this.#counts.granted += 1;
-      return AT_ONCE;
+      if (this.#grants(now, amount, turn)) return AT_ONCE;
+      return this.#wait(now, amount, signal, turn);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -119,7 +116,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
       this.#refuseFull(now, amount, turn);
     }
     return new Promise((resolve) => {
-      this.#queue.add(callerOf(turn, this.#meter, now, amount, signal, resolve));
+      this.#queue.add(new Caller(this.#meter, now, amount, signal, turn, resolve));
     });
   }
 
@@ -133,14 +130,12 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   ): boolean | Promise<boolean> {
     if (wait !== undefined) return this.#tryWithin(permits, wait);
     if (isTryOptions(permits)) return this.#tryWithin(1, permits);
-    const queue = this.#queue;
-    const amount = queue.policyState.amount(permits);
+    const amount = this.#queue.policyState.amount(permits);
     const turn = this.#order.turnOf(undefined, amount);
-    const now = queue.now();
-    const granted = queue.grant(now, amount, undefined, turn);
-    if (granted) this.#counts.granted += 1;
-    else this.#refused(now, amount, turn);
-    return granted;
+    const now = this.#queue.now();
+    if (this.#grants(now, amount, turn)) return true;
+    this.#refused(now, amount, turn);
+    return false;
   }
 
   #tryWithin(permits: unknown, wait: number | TryOptions): Promise<boolean> {
@@ -150,10 +145,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
       const amount = this.#queue.policyState.amount(permits);
       const turn = this.#order.turnOf(shareIn(wait), amount);
       const now = this.#queue.now();
-      if (this.#queue.grant(now, amount, undefined, turn)) {
-        this.#counts.granted += 1;
-        return Promise.resolve(true);
-      }
+      if (this.#grants(now, amount, turn)) return Promise.resolve(true);
       const deadline = now + micros;
       const hasRoom = micros === 0 || this.#hasRoom(now, amount);
       if (!hasRoom || Math.ceil(this.#queue.instant(now, amount, turn)) > deadline) {
@@ -161,7 +153,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
         return Promise.resolve(false);
       }
       return new Promise((resolve) => {
-        this.#queue.add(callerOf(turn, this.#meter, now, amount, signal, resolve, deadline));
+        this.#queue.add(new Caller(this.#meter, now, amount, signal, turn, resolve, deadline));
       });
     } catch (error) {
       return Promise.reject(error);
@@ -186,19 +178,17 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     const amount = this.#queue.policyState.amount(permits);
     const turn = this.#order.turnOf(options, amount);
     const now = this.#queue.now();
-    if (this.#queue.grant(now, amount, backlog?.since, turn)) {
-      this.#counts.granted += 1;
+    if (this.#grants(now, amount, turn, backlog?.since)) {
       return new GrantedReservation(this.#account, this.#queue.policyState, permits, amount);
     }
     if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount, turn);
     if (backlog !== undefined) backlog.since = Math.min(backlog.since, now);
     const waitMs = toMillis(this.#queue.instant(now, amount, turn) - now);
-    const [queue, account, meter] = [this.#queue, this.#account, this.#meter];
-    meter.granted(amount, waitMs * 1000);
+    this.#meter.granted(amount, waitMs * 1000);
     return new QueuedReservation(
-      queue,
-      account,
-      meter,
+      this.#queue,
+      this.#account,
+      this.#meter,
       permits,
       now,
       amount,
@@ -218,8 +208,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     const amount = this.#queue.policyState.amount(permits);
     const turn = this.#order.turnOf(options, amount);
     const now = this.#queue.now();
-    if (this.#queue.grant(now, amount, undefined, turn)) {
-      this.#counts.granted += 1;
+    if (this.#grants(now, amount, turn)) {
       const { policyState } = this.#queue;
       return passing(policyState.names, policyState.quotas(now), amount);
     }
@@ -242,10 +231,8 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     turn: Turn<Waiter> | undefined,
     maxWaiting = this.#maxWaiting,
   ): Decision {
-    const { instant, slowest, quotas } = this.#queue.outlook(now, amount, turn);
-    const isFull = instant > now && this.#queue.permits + sizeOf(amount) > maxWaiting;
-    const wait = isFull ? Infinity : instant - now;
-    return decision(this.#queue.policyState.names, quotas, amount, wait, slowest);
+    const hasRoom = () => this.#queue.permits + sizeOf(amount) <= maxWaiting;
+    return this.#queue.look(now, amount, hasRoom, turn);
   }
 
   charge(permits: Permits): void {
@@ -292,6 +279,13 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     };
   }
 
+  /** Takes the permits if they can be used now, and counts that. @param since see `Schedule.grant` */
+  #grants(now: number, amount: Amount, turn: Turn<Waiter> | undefined, since?: number): boolean {
+    const granted = this.#queue.grant(now, amount, since, turn);
+    if (granted) this.#counts.granted += 1;
+    return granted;
+  }
+
   #hasRoom(now: number, amount: Amount): boolean {
     const queue = this.#queue;
     return queue.permits + sizeOf(amount) <= this.#maxWaiting && !queue.overflows(now, amount);
@@ -303,7 +297,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     if (this.#onFull === "reject" || queue.overflows(now, amount)) return false;
     if (this.#onFull === "wait") return true;
     const excess = queue.permits + sizeOf(amount) - this.#maxWaiting;
-    return queue.dropOldest(excess, (waiter) => this.#fullError(waiter.amount, true));
+    return queue.dropOldest(excess, (waiter) => this.#full(waiter.amount, true));
   }
 
   #refuseFull(now: number, amount: Amount, turn: Turn<Waiter> | undefined): never {
@@ -311,11 +305,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     throw this.#full(amount);
   }
 
-  #full(amount: Amount): QueueFullError {
-    return this.#fullError(amount, false);
-  }
-
-  #fullError(amount: Amount, dropped: boolean): QueueFullError {
+  #full(amount: Amount, dropped = false): QueueFullError {
     const most = mostWaiting(this.#maxWaiting, this.policies);
     return new QueueFullError(this.#name, sizeOf(amount), this.#queue.permits, most, dropped);
   }

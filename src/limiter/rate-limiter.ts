@@ -36,8 +36,8 @@ export const SMOOTH_OPTIONS = ["warmupMs", "coldFactor", "burstSeconds", "prefil
 
 /** Returns the policy that the options describe. */
 export function policyOf(permitsPerSecond: number, options: SmoothOptions): SmoothPolicy {
-  const { warmupMs, coldFactor, burstSeconds, prefilled } = options;
-  const policy = smoothPolicy({ permitsPerSecond, warmupMs, coldFactor, burstSeconds, prefilled });
+  const { warmupMs, coldFactor } = options;
+  const policy = smoothPolicy(permitsPerSecond, options);
   if (coldFactor !== undefined && warmupMs === undefined) {
     throw new TypeError(
       "coldFactor has no effect without a warm-up: set warmupMs, or leave it out",

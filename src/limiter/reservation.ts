@@ -50,7 +50,6 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   #taken: Amount;
   #waitedMs = 0;
   #ready: Settlers | undefined;
-  readonly #turn: Turn<Waiter> | undefined;
 
   constructor(
     queue: WaiterQueue,
@@ -63,14 +62,13 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     turn?: Turn<Waiter>,
     isAwaited = false,
   ) {
-    super(asked, amount);
+    super(asked, amount, undefined, turn);
     this.#queue = queue;
     this.#account = account;
     this.#meter = meter;
     this.permits = permits;
     this.waitMs = waitMs;
     this.#taken = amount;
-    this.#turn = turn;
     if (isAwaited) {
       this.#ready = new Settlers();
       // it may be given up before `ready` is called
@@ -116,10 +114,6 @@ export class QueuedReservation extends Waiter implements LocalReservation {
 
   undo(): void {
     if (!this.cancel()) this.settle(0);
-  }
-
-  override get turn(): Turn<Waiter> | undefined {
-    return this.#turn;
   }
 
   override get taken(): Amount {

@@ -3,7 +3,7 @@
  * or in the order of a fair limiter. It has no timer of its own: `WaiterQueue` extends it.
  *
  * The schedule holds two states: the state after all *released* waiters, and the state after all waiters
- * still in the line (`Replay`). The second is a copy of the first on which the line is replayed. It is
+ * still in the line (`Line.replay`). The second is a copy of the first on which the line is replayed. It is
  * made on demand, and discarded when a waiter is cancelled or the numbers change. So a cancelled waiter
  * leaves no gap, and cancelling n waiters costs n steps.
  *
@@ -18,7 +18,6 @@ import type { Turn } from "./fair/turn.ts";
 import { LateCredit } from "./late-credit.ts";
 import type { Line } from "./line.ts";
 import { FIFO, type Order } from "./order.ts";
-import type { Replay } from "./replay.ts";
 import type { Timeline } from "./timeline.ts";
 import { Change, type Waiter } from "./waiter.ts";
 
@@ -37,10 +36,9 @@ export abstract class Schedule {
   protected readonly time: Timeline;
   readonly #line: Line;
   readonly #released: PolicyState;
-  readonly #replay: Replay;
   readonly #late = new LateCredit();
 
-  /** No waiter is released before these: the instant of the last grant, and the end of a pause. */
+  /** The instant of the last grant, and the end of a pause: see `#from`. */
   #floor = 0;
   #pausedUntil = 0;
   /** Before this instant, `grant` has to consider a pause or the lateness of the timer. */
@@ -50,19 +48,11 @@ export abstract class Schedule {
   constructor(time: Timeline, policyState: PolicyState, order: Order = FIFO) {
     this.time = time;
     this.#released = policyState;
-    const { line, replay } = order.open(policyState, (waiter) => this.#refuse(waiter));
-    this.#line = line;
-    this.#replay = replay;
+    this.#line = order.line(policyState, (waiter) => this.#refuse(waiter));
   }
 
   /** Called with each waiter that leaves the line, for whatever reason. */
   protected abstract left(waiter: Waiter): void;
-
-  /** Called when the instants of all waiters were computed again. */
-  protected abstract retimed(): void;
-
-  /** Called when the waiters need new instants; `retime` computes them. */
-  protected abstract outdated(): void;
 
   /** How many permits the waiters ask for. */
   get permits(): number {
@@ -87,14 +77,14 @@ export abstract class Schedule {
   /** The state after all waiters; read-only. */
   get outcome(): PolicyState {
     this.catchUp();
-    return this.#isEmpty ? this.#released : this.#promise().policyState;
+    return this.#isEmpty ? this.#released : this.#line.replay(this.#from).policyState;
   }
 
   /** When the head is due; `undefined` if no promise is pending for any waiter. */
   protected get due(): number | undefined {
     const head = this.#line.head;
     if (!this.#line.isAwaited || head === undefined || head instanceof Change) return undefined;
-    return Math.min(this.#instantOf(head), this.#line.deadline);
+    return Math.min(this.#instantOf(head), this.#line.urgent?.deadline ?? Infinity);
   }
 
   /**
@@ -105,7 +95,7 @@ export abstract class Schedule {
    */
   grant(now: number, amount: Amount, since = Infinity, turn?: Turn<Waiter>): boolean {
     const free = this.#line.head === undefined && now >= this.#specialUntil && now <= since;
-    const from = free ? now : this.#from(now, amount, since, turn);
+    const from = free ? now : this.#grantFrom(now, amount, since, turn);
     const at = this.#released.earliest(from, amount);
     if (at > now) {
       this.#possible(at, amount);
@@ -118,10 +108,10 @@ export abstract class Schedule {
   }
 
   /** Releases due waiters, then returns from when a new request may go: later than `now` if others precede. */
-  #from(now: number, amount: Amount, since: number, turn: Turn<Waiter> | undefined): number {
+  #grantFrom(now: number, amount: Amount, since: number, turn: Turn<Waiter> | undefined): number {
     this.#release(now);
     if (!this.#line.isNext(turn)) return now + 1;
-    if (since < now) return Math.max(since, this.#floor, this.#pausedUntil);
+    if (since < now) return Math.max(since, this.#from);
     const from = this.#onTime(now, amount);
     if (from === now) this.#late.end();
     return from;
@@ -134,7 +124,7 @@ export abstract class Schedule {
     let policyState = this.#released;
     const isFirst = this.#line.isNext(turn);
     if (!isFirst) {
-      const promised = this.#replay.run(this.#floor, this.#pausedUntil, turn);
+      const promised = this.#line.replay(this.#from, turn);
       from = Math.max(from, promised.at);
       policyState = promised.policyState;
     }
@@ -165,14 +155,12 @@ export abstract class Schedule {
   }
 
   add(waiter: Waiter): void {
-    // the holder knows the instant, so no later caller may overtake it
-    if (!waiter.awaited) this.#replay.settle(waiter.turn, this.#floor, this.#pausedUntil);
-    this.#line.append(waiter);
+    this.#line.append(waiter, this.#from);
   }
 
   /** Called when a caller starts to await a reservation that is in the line: changes may overtake it. */
   attend(reservation: Waiter): void {
-    if (this.#line.release(reservation)) this.#movedUp();
+    if (this.#line.release(reservation)) this.outdate();
   }
 
   /** Removes a waiter from the line; the waiters behind it move up. */
@@ -180,8 +168,8 @@ export abstract class Schedule {
     const now = this.time.now();
     // it blocked the waiters behind it until now, or until its own instant if our timer is late
     if (waiter === this.#line.head) this.#floor = Math.min(now, this.#instantOf(waiter));
-    this.#replay.discard();
-    if (this.#leave(waiter)) this.#movedUp();
+    this.#line.discard();
+    if (this.#leave(waiter)) this.outdate();
   }
 
   /** See `Line.oldestDroppable`. */
@@ -189,22 +177,16 @@ export abstract class Schedule {
     return this.#line.oldestDroppable(permits);
   }
 
-  /** Called when a change has moved up in the line: the waiters behind it get new instants. */
-  #movedUp(): void {
-    this.#outdate();
-    this.outdated();
-  }
-
-  /** The waiters get new instants, none of them before the present. */
-  #outdate(): void {
+  /** Called when the waiters need new instants, none of them before the present; `retime` computes them. */
+  protected outdate(): void {
     this.#floor = Math.max(this.#floor, this.time.last);
-    this.#replay.discard();
+    this.#line.discard();
   }
 
   /** Changes the amount of a waiter that is still in the line. */
   resettle(waiter: Waiter, amount: Amount): void {
     this.#line.resize(waiter, amount);
-    this.#outdate();
+    this.outdate();
     this.retime();
   }
 
@@ -212,7 +194,8 @@ export abstract class Schedule {
   change(deed: (policyState: PolicyState, now: number, epoch: number) => void): void {
     this.catchUp();
     const { last: now, epoch } = this.time;
-    this.#line.append(new Change(now, (policyState) => deed(policyState, now, epoch)));
+    const change = new Change(now, (policyState) => deed(policyState, now, epoch));
+    this.#line.append(change, this.#from);
     this.retime();
   }
 
@@ -242,13 +225,11 @@ export abstract class Schedule {
    * and releases those that are due.
    */
   protected retime(): void {
-    this.#replay.discard();
+    this.#line.discard();
     this.#release(this.time.last);
-    if (!this.#isEmpty) {
-      this.#replay.refuseLate(this.#floor, this.#pausedUntil);
-      this.#release(this.time.last);
-    }
-    this.retimed();
+    if (this.#isEmpty) return;
+    this.#line.refuseLate(this.#from);
+    this.#release(this.time.last);
   }
 
   /** Releases all waiters that are due, even if the timer has not fired yet. */
@@ -265,9 +246,9 @@ export abstract class Schedule {
         this.#line.remove(place);
       } else {
         const at = this.#instantOf(place);
-        const overdue = this.#line.overdue(Math.min(Math.ceil(at), now + 1));
-        if (overdue !== undefined) {
-          this.#refuse(overdue);
+        const { urgent } = this.#line;
+        if (urgent !== undefined && urgent.deadline < Math.min(Math.ceil(at), now + 1)) {
+          this.#refuse(urgent);
           continue;
         }
         if (at > now) break;
@@ -277,7 +258,6 @@ export abstract class Schedule {
         this.#leave(place, at);
         place.release(at, now);
       }
-      this.#replay.passed(place);
     }
     this.#specialUntil = this.#late.isOpen ? Infinity : this.#pausedUntil;
   }
@@ -286,16 +266,16 @@ export abstract class Schedule {
     // a reservation that no caller awaits starts at its instant, by its holder's own timer
     this.#released.take(at, waiter.taken, waiter.awaited ? now : at);
     // the waiters behind it were promised instants that follow its booked one
-    if (now > at && this.#released.isStrict) this.#replay.discard();
+    if (now > at && this.#released.isStrict) this.#line.discard();
   }
 
   #instantOf(waiter: Waiter): number {
-    const from = Math.max(waiter.asked, this.#floor, this.#pausedUntil);
-    return this.#released.earliest(from, waiter.amount);
+    return this.#released.earliest(Math.max(waiter.asked, this.#from), waiter.amount);
   }
 
-  #promise(): ReturnType<Replay["run"]> {
-    return this.#replay.run(this.#floor, this.#pausedUntil);
+  /** No waiter is released before this instant. */
+  get #from(): number {
+    return Math.max(this.#floor, this.#pausedUntil);
   }
 
   /** Removes a waiter that cannot meet its deadline. */

@@ -7,13 +7,13 @@
  */
 import type { Policy } from "../algorithms/algorithm.ts";
 import { AbortGroups } from "../ground/abort-groups.ts";
-import type { Clock } from "../ground/clock.ts";
+import type { Clock, Timer } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
+import { asPaused, decision, statusesOf } from "./decision.ts";
 import type { Turn } from "./fair/turn.ts";
-import { HeadTimer } from "./head-timer.ts";
+import type { Decision } from "./limiter-api.ts";
 import type { Order } from "./order.ts";
-import { type Outlook, outlookOf } from "./outlook.ts";
 import { Schedule } from "./schedule.ts";
 import { Timeline } from "./timeline.ts";
 import type { Waiter } from "./waiter.ts";
@@ -25,11 +25,9 @@ export class WaiterQueue extends Schedule {
     this.remove(waiter);
     waiter.abort(reason, now);
   });
-  // a timer may fire early: the head that is not due gets a new one
-  readonly #timer = new HeadTimer(this.time, () => {
-    this.catchUp();
-    this.#arm();
-  });
+  /** For the head, or for the earliest deadline. */
+  #timer: Timer | undefined;
+  #timerAt: number | undefined;
   #settling = false;
   /** The waiters' instants have changed since they were last computed. */
   #stale = false;
@@ -58,11 +56,26 @@ export class WaiterQueue extends Schedule {
     return this.time.now();
   }
 
-  /** Returns the prospects of a request that is made now. @param turn on a fair limiter, here and below */
-  outlook(now: number, amount: Amount, turn?: Turn<Waiter>): Outlook {
-    const prospect = this.lookAhead(now, amount, turn);
-    const full = prospect.instant > now ? this.#overflowing(now, amount) : -1;
-    return outlookOf({ ...prospect, now, amount, full });
+  /**
+   * Returns the decision for a request that is made now. `waitMs` is `Infinity` if it may not wait.
+   *
+   * @param hasRoom whether `maxWaiting` lets it wait
+   * @param turn on a fair limiter, here and below
+   */
+  look(now: number, amount: Amount, hasRoom: () => boolean, turn?: Turn<Waiter>): Decision {
+    const { instant, from, policyState, isFirst } = this.lookAhead(now, amount, turn);
+    const full = instant > now ? this.#overflowing(now, amount) : -1;
+    const mayWait = full < 0 && (instant <= now || hasRoom());
+    const slowest = full < 0 ? policyState.slowest(from, amount) : full;
+    const allows = policyState.allows(from, now, amount);
+    const quotas = statusesOf(policyState.quotas(now), (i) => allows[i] === true);
+    return decision(
+      policyState.names,
+      from > now || !isFirst ? quotas.map((quota) => asPaused(quota, from - now)) : quotas,
+      amount,
+      mayWait ? instant - now : Infinity,
+      slowest,
+    );
   }
 
   /** Returns the first instant at which the permits could be used, behind the waiters before this one. */
@@ -83,13 +96,13 @@ export class WaiterQueue extends Schedule {
     super.add(waiter);
     for (const signal of waiter.signals) this.#signals.add(signal, waiter);
     // on a fair limiter it may be the head
-    if (!this.#timer.isSet || waiter.turn !== undefined) this.#arm();
+    if (this.#timer === undefined || waiter.turn !== undefined) this.#arm();
   }
 
   /** Called when a caller starts to await a reservation: it needs the timer now, and follows every change. */
   override attend(reservation: Waiter): void {
     super.attend(reservation);
-    if (!this.#timer.isSet) this.#arm();
+    if (this.#timer === undefined) this.#arm();
   }
 
   /** Adds a signal that cancels the waiter. */
@@ -137,12 +150,14 @@ export class WaiterQueue extends Schedule {
     for (const signal of waiter.signals) this.#signals.delete(signal, waiter);
   }
 
-  protected override retimed(): void {
+  protected override retime(): void {
+    super.retime();
     this.#stale = false;
     this.#arm();
   }
 
-  protected override outdated(): void {
+  protected override outdate(): void {
+    super.outdate();
     this.#stale = true;
     this.#settleSoon();
   }
@@ -161,13 +176,23 @@ export class WaiterQueue extends Schedule {
 
   #arm(): void {
     const { due } = this;
-    if (due === undefined) this.#timer.cancel();
-    else this.#timer.set(due);
+    if (this.#timer !== undefined && due === this.#timerAt) return;
+    this.#timer?.cancel();
+    this.#timerAt = due;
+    this.#timer = due === undefined ? undefined : this.time.wakeAt(due, this.#wake);
   }
+
+  /** A timer may fire early: the head that is not due gets a new one. */
+  readonly #wake = (): void => {
+    this.#timer = undefined;
+    this.catchUp();
+    this.#arm();
+  };
 
   /** Sets the timer again: the clock went back. */
   rearm(): void {
-    this.#timer.cancel();
+    this.#timer?.cancel();
+    this.#timer = undefined;
     this.#settleSoon();
   }
 }

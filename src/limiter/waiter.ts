@@ -9,8 +9,8 @@ export type LineEntry = Waiter | Change;
  * A change of the policies' state that takes its turn in the line: new numbers, a charge, a refund.
  */
 export class Change {
-  previous: LineEntry | undefined = undefined;
-  next: LineEntry | undefined = undefined;
+  before: LineEntry | undefined = undefined;
+  after: LineEntry | undefined = undefined;
   readonly awaited = false;
   readonly turn = undefined;
   /** When it applies, µs. */
@@ -38,17 +38,20 @@ function only(signal: AbortSignal): readonly AbortSignal[] {
 
 /** A waiter in the line. Subclasses define what happens when it is released or removed. */
 export abstract class Waiter {
-  previous: LineEntry | undefined = undefined;
-  next: LineEntry | undefined = undefined;
+  before: LineEntry | undefined = undefined;
+  after: LineEntry | undefined = undefined;
   /** When the call was made, µs. */
   readonly asked: number;
   /** The permits that must be available before it is released. */
   amount: Amount;
   signals: readonly AbortSignal[];
+  /** Its place among the shares; only on a fair limiter. */
+  readonly turn: Turn<Waiter> | undefined;
 
-  constructor(asked: number, amount: Amount, signal?: AbortSignal) {
+  constructor(asked: number, amount: Amount, signal?: AbortSignal, turn?: Turn<Waiter>) {
     this.asked = asked;
     this.amount = amount;
+    this.turn = turn;
     this.signals = signal === undefined ? NO_SIGNALS : only(signal);
   }
 
@@ -60,11 +63,6 @@ export abstract class Waiter {
   /** Whether a promise is pending for it: it then needs a timer and keeps the process alive. */
   get awaited(): boolean {
     return true;
-  }
-
-  /** Its place among the shares; only on a fair limiter. */
-  get turn(): Turn<Waiter> | undefined {
-    return undefined;
   }
 
   /** A release after this instant is too late for the caller, µs. */

@@ -12,9 +12,11 @@ import {
 } from "../ground/check.ts";
 import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
 import type { Places } from "../limiter/all-of.ts";
-import type { ConcurrencyStatus } from "../limiter/leases/lease-queue.ts";
 import { RemoteConcurrency } from "../limiter/leases/remote-concurrency.ts";
-import type { RemoteLease as RedisLease } from "../limiter/leases/remote-lease.ts";
+import type {
+  ConcurrencyStatus,
+  RemoteLease as RedisLease,
+} from "../limiter/leases/remote-lease.ts";
 import type { LimiterClass, TryOptions, WaitOptions } from "../limiter/limiter-api.ts";
 import type { Counted } from "../limiter/meter.ts";
 import type { FairOptions } from "../limiter/options.ts";

@@ -2,17 +2,16 @@
  * `smooth-limiter/redis`: limiters with their state in Redis, one for all processes that use the same
  * name.
  */
-import type { Policy } from "../algorithms/algorithm.ts";
 import { reportUseless } from "../algorithms/never-binds.ts";
 import { CREATE, checkCreated, checkOptions } from "../ground/check.ts";
-import { fairKeyed, fairRate, isInstance } from "../limiter/fair/in-front.ts";
 import type { LimiterClass, RemoteLimiter } from "../limiter/limiter-api.ts";
 import { policyOf, SMOOTH_OPTIONS } from "../limiter/rate-limiter.ts";
 import {
   KeyedRemoteLimiter,
+  type KeyedVerbs,
   type RemoteArguments,
 } from "../limiter/remote/keyed-remote-limiter.ts";
-import { type RateSetting, RemoteRateLimiter } from "../limiter/remote/remote-rate-limiter.ts";
+import { type RateVerbs, RemoteRateLimiter } from "../limiter/remote/remote-rate-limiter.ts";
 import { listPolicies, type NamesOf, type Policies } from "../stores/policies.ts";
 import type { RedisClient } from "../stores/redis/client.ts";
 import { luaTwins, smooth } from "../stores/redis/lua.gen.ts";
@@ -25,8 +24,10 @@ import {
 } from "./options.ts";
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "../ground/errors.ts";
-export type { ConcurrencyStatus } from "../limiter/leases/lease-queue.ts";
-export type { RemoteLease as RedisLease } from "../limiter/leases/remote-lease.ts";
+export type {
+  ConcurrencyStatus,
+  RemoteLease as RedisLease,
+} from "../limiter/leases/remote-lease.ts";
 export type { RemoteLimiter } from "../limiter/limiter-api.ts";
 export type { RemoteStats as RedisStats, StoreState } from "../limiter/remote/outage-stats.ts";
 export type { PrefetchOptions } from "../limiter/remote/remote-options.ts";
@@ -60,20 +61,9 @@ export {
 } from "./stored.ts";
 
 /** A limiter on Redis under any policies. */
-export interface RedisLimiter<Name extends string = string> extends RemoteLimiter<Name> {
-  /**
-   * Returns the limiter of a key, under the same policies: one for each user, address or URL. Every call
-   * with the same key returns the same object, as long as it is referenced or a caller waits in it.
-   *
-   * @param key any well-formed text
-   * @throws RangeError or TypeError that names the argument, its bound and what it got
-   * @example
-   * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
-   */
-  for(key: string): RemoteLimiter<Name>;
-  /** The policies in force, by the last reply; before the first reply, the declared ones. */
-  readonly policies: readonly Policy[];
-}
+export interface RedisLimiter<Name extends string = string>
+  extends RemoteLimiter<Name>,
+    KeyedVerbs<Name> {}
 
 interface RedisLimiterClass extends LimiterClass<RedisLimiter> {
   /**
@@ -110,11 +100,7 @@ export const RedisLimiter = class RedisLimiter extends KeyedRemoteLimiter {
     reportUseless(listed.names, listed.list);
     const twins = listed.list.map(({ algorithm }) => luaTwins[algorithm.name] as LuaTwin);
     const opened = open(redis, name, listed, twins, options);
-    return fairKeyed(new RedisLimiter(CREATE, ...opened), options.fair, opened);
-  }
-
-  static override [Symbol.hasInstance](value: unknown): boolean {
-    return isInstance(RedisLimiter, value);
+    return new RedisLimiter(CREATE, ...opened);
   }
 
   private constructor(made: typeof CREATE, ...opened: RemoteArguments) {
@@ -124,27 +110,7 @@ export const RedisLimiter = class RedisLimiter extends KeyedRemoteLimiter {
 } as unknown as RedisLimiterClass;
 
 /** Guava's RateLimiter on Redis. */
-export interface RedisRateLimiter extends RemoteLimiter<"default"> {
-  /**
-   * Returns the permits per second in force, by the last reply; before the first reply, the declared
-   * number. 0 if operators have closed the limiter with `limitKey`.
-   */
-  getRate(): number;
-  /**
-   * Changes the rate from now on for every limiter that was created with this name and the same numbers,
-   * until the next `setRate` or `resetRate`. Code that declares other numbers does not follow it.
-   *
-   * @param permitsPerSecond above 0, `Infinity` for no limit
-   * @returns which code follows the new rate, as far as the store knows: see `RateSetting`
-   * @throws (as a rejection) RangeError or TypeError; StoreUnavailableError
-   * @example
-   * const { reaches, rateInUse } = await limiter.setRate(10);
-   * if (reaches === "only-this-declaration") console.warn(`others declare other numbers: ${rateInUse}`);
-   */
-  setRate(permitsPerSecond: number): Promise<RateSetting>;
-  /** Restores the declared rate. */
-  resetRate(): Promise<void>;
-}
+export interface RedisRateLimiter extends RemoteLimiter<"default">, RateVerbs {}
 
 interface RedisRateLimiterClass extends LimiterClass<RedisRateLimiter> {
   /**
@@ -182,11 +148,7 @@ export const RedisRateLimiter = class RedisRateLimiter extends RemoteRateLimiter
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS, "limitKey"]);
     const policies = listPolicies(policyOf(permitsPerSecond, options));
     const opened = open(redis, name, policies, [smooth], options);
-    return fairRate(new RedisRateLimiter(CREATE, ...opened), options.fair, opened);
-  }
-
-  static override [Symbol.hasInstance](value: unknown): boolean {
-    return isInstance(RedisRateLimiter, value);
+    return new RedisRateLimiter(CREATE, ...opened);
   }
 
   private constructor(made: typeof CREATE, ...opened: RemoteArguments) {

@@ -148,7 +148,7 @@ export class Frame {
       if (codes(this.#inForce) !== codes(declared))
         throw new RangeError("a setting of other algorithms");
     }
-    if (codes(numbers) !== codes(this.#inForce)) {
+    if (numbers !== this.#inForce && codes(numbers) !== codes(this.#inForce)) {
       // the name is now used for other algorithms
       this.#states.start(this.#inForce);
       return;
@@ -204,8 +204,8 @@ export class Frame {
 
   /** The first fields of every reply. */
   get head(): Pick<StoreReply, "inForce" | "notes"> {
-    const [inForce, notes] = [this.#inForce, this.#notes];
-    return notes.length === 0 ? { inForce } : { inForce, notes };
+    const notes = this.#notes;
+    return notes.length === 0 ? { inForce: this.#inForce } : { inForce: this.#inForce, notes };
   }
 
   #answer(request: StoreRequest): Answer[] {

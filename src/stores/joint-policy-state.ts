@@ -9,9 +9,17 @@ import { listPermits } from "../ground/permits.ts";
 import type { PolicyList } from "./policies.ts";
 import { ONLY, type PolicyState, SinglePolicyState, startOf } from "./policy-state.ts";
 
-/** @param epoch Unix time at 0 of the owner's time scale, whole microseconds */
-export function openPolicyState(policies: PolicyList, now: number, epoch: number): PolicyState {
-  return policyStateOn(policies, freshState(policies, now, epoch));
+/**
+ * @param epoch Unix time at 0 of the owner's time scale, whole microseconds
+ * @param One the class of the state of each policy
+ */
+export function openPolicyState(
+  policies: PolicyList,
+  now: number,
+  epoch: number,
+  One = SinglePolicyState,
+): PolicyState {
+  return policyStateOn(policies, freshState(policies, now, epoch), One);
 }
 
 /** Returns the state of a new key. */
@@ -21,13 +29,17 @@ export function freshState(policies: PolicyList, now: number, epoch: number): un
 }
 
 /** Returns a policy state on an existing state. */
-export function policyStateOn(policies: PolicyList, state: unknown): PolicyState {
+export function policyStateOn(
+  policies: PolicyList,
+  state: unknown,
+  One = SinglePolicyState,
+): PolicyState {
   const { names, list } = policies;
-  if (isLone(policies)) return new SinglePolicyState(list[0] as Policy, state);
+  if (isLone(policies)) return new One(list[0] as Policy, state);
   const states = state as readonly unknown[];
   return new JointPolicyState(
     names,
-    list.map((policy, i) => new SinglePolicyState(policy, states[i])),
+    list.map((policy, i) => new One(policy, states[i])),
   );
 }
 

@@ -13,11 +13,14 @@ export interface Resolved {
   readonly closed: ReadonlySet<number>;
 }
 
+const NONE: ReadonlySet<number> = new Set();
+
 /** @param texts the values of the keys; undefined: the key is absent */
 export function resolveLimits(
   declared: string,
   texts: readonly (string | undefined)[] = [],
 ): Resolved {
+  if (!declared.includes("$")) return { numbers: declared, notes: [], closed: NONE };
   const notes: LimitNote[] = [];
   const closed = new Set<number>();
   const lines = declared.split("\n").map((line, policy) =>

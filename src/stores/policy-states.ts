@@ -45,7 +45,7 @@ export class PolicyStates {
   }
 
   start(numbers: string): void {
-    this.#parts = readPolicies(numbers).map((policy) => {
+    this.#parts = policiesOf(numbers).map((policy) => {
       const { algorithm } = policy;
       const state = algorithm.start(policy, this.now);
       algorithm.align?.(policy, state, this.base);
@@ -63,7 +63,7 @@ export class PolicyStates {
       if (Number.isInteger(value) && value >= 0 && value < 2 ** 32) return value;
       throw new RangeError(`a list of ${value} numbers`);
     };
-    this.#parts = readPolicies(numbers).map((policy) => {
+    this.#parts = policiesOf(numbers).map((policy) => {
       const { algorithm } = policy;
       if (policy.numbers.some(Number.isNaN)) throw new RangeError("numbers that are none");
       const state = algorithm.start(policy, 0) as Fields;
@@ -82,10 +82,14 @@ export class PolicyStates {
 
   /** Returns the fields of the states, in the order in which `load` reads them. */
   dump(): number[] {
-    const fields = this.#parts.flatMap(({ state }) => Object.values(state as Fields));
-    return fields.flatMap((value) => {
-      return typeof value === "number" ? [value] : [value.length, ...value];
-    });
+    const dumped: number[] = [];
+    for (const { state } of this.#parts) {
+      for (const value of Object.values(state as Fields)) {
+        if (typeof value === "number") dumped.push(value);
+        else for (const number of [value.length, ...value]) dumped.push(number);
+      }
+    }
+    return dumped;
   }
 
   shift(by: number): void {
@@ -94,7 +98,7 @@ export class PolicyStates {
   }
 
   resize(numbers: string): void {
-    readPolicies(numbers).forEach((policy, i) => {
+    policiesOf(numbers).forEach((policy, i) => {
       const part = this.#parts[i] as Part;
       part.algorithm.resize(policy, part.state, this.now, part.policy);
       part.algorithm.align?.(policy, part.state, this.base);
@@ -255,6 +259,20 @@ export class PolicyStates {
     );
     return Math.max(this.pausedUntil - this.now, ...lives);
   }
+}
+
+/** The policies of the numbers that were read last: it takes longer to read them than to use them. */
+const known = new Map<string, readonly Policy[]>();
+const MOST_KNOWN = 100;
+
+function policiesOf(numbers: string): readonly Policy[] {
+  let policies = known.get(numbers);
+  if (policies === undefined) {
+    policies = readPolicies(numbers);
+    if (known.size === MOST_KNOWN) known.clear();
+    known.set(numbers, policies);
+  }
+  return policies;
 }
 
 /** Replaces -0 by 0, because the Lua scripts return numbers as text in which 0 has no sign. */

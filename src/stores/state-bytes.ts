@@ -21,9 +21,14 @@ export const UNIT = 2 ** 24;
 
 /** base, last, the length of the numbers, and the number of callers. */
 const HEAD_BYTES = 11;
-const CALLER_BYTES = 12;
+const CALLER_LENGTH = 8;
+const CALLER_BYTES = CALLER_LENGTH + 4;
 const MOST_CALLERS = 64;
 const LONGEST_NUMBERS = 0xffff;
+
+// each costs more to create than to use
+const ENCODER = new TextEncoder();
+const DECODER = new TextDecoder();
 
 /** The decoded bytes, not yet interpreted. */
 export interface SavedState {
@@ -61,7 +66,7 @@ export class TooLongError extends RangeError {}
 export function encodeState(state: SavedState): Uint8Array {
   const { base, last, numbers, settings, doubles } = state;
   const batchIds = state.batchIds.slice(-MOST_CALLERS);
-  const text = new TextEncoder().encode([numbers, ...settings].join("\t"));
+  const text = ENCODER.encode([numbers, ...settings].join("\t"));
   if (text.length > LONGEST_NUMBERS) {
     throw new TooLongError(
       `the numbers of all policies, and of those set at run time, take ${text.length} bytes; at most ` +
@@ -76,15 +81,18 @@ export function encodeState(state: SavedState): Uint8Array {
   view.setUint32(4, last, true);
   view.setUint16(8, text.length, true);
   view.setUint8(10, batchIds.length);
-  batchIds.forEach(({ caller, number }, i) => {
-    const at = HEAD_BYTES + CALLER_BYTES * i;
-    bytes.set(new TextEncoder().encode(caller), at);
-    view.setUint32(at + 8, number, true);
-  });
+  let at = HEAD_BYTES;
+  for (const { caller, number } of batchIds) {
+    for (let i = 0; i < CALLER_LENGTH; i++) bytes[at + i] = caller.charCodeAt(i);
+    view.setUint32(at + CALLER_LENGTH, number, true);
+    at += CALLER_BYTES;
+  }
   bytes.set(text, textAt);
-  doubles.forEach((double, i) => {
-    view.setFloat64(from + 8 * i, double, true);
-  });
+  at = from;
+  for (const double of doubles) {
+    view.setFloat64(at, double, true);
+    at += 8;
+  }
   return bytes;
 }
 
@@ -98,13 +106,12 @@ export function decodeState(bytes: Uint8Array): SavedState {
   const from = textAt + view.getUint16(8, true);
   const isWhole = from <= bytes.byteLength && (bytes.byteLength - from) % 8 === 0;
   if (callers > MOST_CALLERS || !isWhole) throw new StateError(bytes);
-  const decoder = new TextDecoder();
-  const batchIds = Array.from({ length: callers }, (_, i): BatchId => {
-    const at = HEAD_BYTES + CALLER_BYTES * i;
-    const caller = decoder.decode(bytes.subarray(at, at + 8));
-    return { caller, number: view.getUint32(at + 8, true) };
-  });
-  const [numbers = "", ...settings] = decoder.decode(bytes.subarray(textAt, from)).split("\t");
+  const batchIds: BatchId[] = [];
+  for (let at = HEAD_BYTES; at < textAt; at += CALLER_BYTES) {
+    const caller = String.fromCharCode(...bytes.subarray(at, at + CALLER_LENGTH));
+    batchIds.push({ caller, number: view.getUint32(at + CALLER_LENGTH, true) });
+  }
+  const [numbers = "", ...settings] = DECODER.decode(bytes.subarray(textAt, from)).split("\t");
   if (!/^[a-z][\dI]/.test(numbers)) throw new StateError(bytes);
   const doubles: number[] = [];
   for (let at = from; at < bytes.byteLength; at += 8) doubles.push(view.getFloat64(at, true));

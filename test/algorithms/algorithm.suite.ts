@@ -14,7 +14,7 @@ import { type Deed, World } from "../support/algorithms/world.ts";
 import { suite } from "../support/suite.ts";
 
 /** Histories of each property; more with RUNS in the environment. */
-const RUNS = Number(process.env.RUNS ?? 150);
+const RUNS = Number(process.env.RUNS ?? 100);
 /** Number of windows after which the mean rate has to be that of the quota. */
 const LONG_RUN = 20;
 const SHIFT = 2 ** 24;

@@ -2,7 +2,7 @@
 import * as assert from "uvu/assert";
 import { allOf, RateLimiter, smoothBursty, takeFromAll } from "../../src/index.ts";
 import { reserveBehind } from "../../src/limiter/backlog.ts";
-import type { FairRemoteLimiter } from "../../src/limiter/fair/fair-remote-limiter.ts";
+import type { RemoteLimiter } from "../../src/limiter/remote/remote-limiter.ts";
 import { casStore, StoreLimiter } from "../../src/store.ts";
 import type { Store } from "../../src/stores/store.ts";
 import { FakeClock, memoryStore } from "../../src/testing/index.ts";
@@ -76,7 +76,7 @@ test("what a combination gives back is refunded to the share", async () => {
   assert.is(await limiter.tryAcquire(1, { timeoutMs: 50, share: "a" }), false);
   const { undo } = await takeFromAll([{ limiter: fair, timeoutMs: 1000 }]);
   await undo();
-  const waiting = (fair as unknown as FairRemoteLimiter)[reserveBehind](5, undefined, {
+  const waiting = (fair as unknown as RemoteLimiter)[reserveBehind](5, undefined, {
     share: "a",
   });
   await clock.advance(100);

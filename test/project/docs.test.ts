@@ -24,10 +24,32 @@ for (const [folder, end] of [
 
 indexes.run();
 
-const pages = ["docs", "gateway/docs"].flatMap((folder) =>
-  filesOf(folder, ".md")
-    .filter((name) => !name.startsWith("from-"))
-    .map((name) => join(folder, name)),
+const docs = ["docs", "gateway/docs"].flatMap((folder) =>
+  filesOf(folder, ".md").map((name) => join(folder, name)),
 );
 
-testPages("docs", [...pages, "docs/README.md", "examples/README.md"]);
+const form = suite("the form of migration pages");
+
+for (const page of docs.filter((path) => path.includes("/from-"))) {
+  form(`${page} has a table, a before and an after, and says what is not possible`, () => {
+    const text = readFileSync(page, "utf8");
+    assert.match(text, /^\|---\|---/m);
+    assert.match(text, /^(Before|\*\*Before)/m);
+    assert.match(text, /^(After|\*\*After)/m);
+    assert.match(text, /^## What is not possible/m);
+  });
+}
+
+form.run();
+
+testPages("pages", [
+  "README.md",
+  "ARCHITECTURE.md",
+  "CONTRIBUTING.md",
+  "SECURITY.md",
+  "bench/RESULTS.md",
+  "gateway/README.md",
+  "docs/README.md",
+  "examples/README.md",
+  ...docs,
+]);

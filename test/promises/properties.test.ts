@@ -201,7 +201,7 @@ const regressions = {
 };
 
 /** Runs of each property; more with RUNS in the environment. */
-const RUNS = Number(process.env.RUNS ?? 300);
+const RUNS = Number(process.env.RUNS ?? 200);
 
 const promises = suite("promises", { timeoutMs: 60_000 });
 

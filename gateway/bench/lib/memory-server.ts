@@ -6,7 +6,7 @@
 import type { Server } from "node:http";
 import { Duplex } from "node:stream";
 import { short } from "../../../bench/lib/options.ts";
-import { type Interval, medianWithin, quantile, shuffled } from "../../../bench/lib/stats.ts";
+import { quantile, shuffled } from "../../../bench/lib/stats.ts";
 
 const ROUNDS = short ? 150 : 1000;
 const WARM_UP_ROUNDS = 30;
@@ -58,28 +58,19 @@ export class Rounds {
     const [[, bare] = ["", 0]] = best;
     return new Map(best.map(([name, micros]) => [name, micros - bare]));
   }
-
-  /** Returns how much more a server takes than another one in the same round. */
-  difference(name: string, other: string): Interval {
-    const others = this.#of(other);
-    return medianWithin(this.#of(name).map((micros, i) => micros - (others[i] ?? Number.NaN)));
-  }
-
-  #of(name: string): readonly number[] {
-    const rounds = this.#rounds.get(name);
-    if (rounds === undefined) throw new Error(`there is no server ${name}`);
-    return rounds;
-  }
 }
 
 /** Sends requests to the servers in many short rounds, in a new random order in each. */
-export async function compareInMemory(servers: ReadonlyMap<string, Server>): Promise<Rounds> {
+export async function compareInMemory(
+  servers: ReadonlyMap<string, Server>,
+  most = ROUNDS,
+): Promise<Rounds> {
   const contenders = Array.from(servers, ([name, server]) => {
     const socket = new MemorySocket();
     server.emit("connection", socket);
     return { name, socket, rounds: [] as number[] };
   });
-  for (let round = -WARM_UP_ROUNDS; round < ROUNDS; round++) {
+  for (let round = -WARM_UP_ROUNDS; round < most; round++) {
     for (const { socket, rounds } of shuffled(contenders)) {
       const before = process.cpuUsage();
       for (let i = 0; i < REQUESTS; i++) await socket.ask();

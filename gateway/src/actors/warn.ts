@@ -1,6 +1,4 @@
-interface Warner {
-  readonly emitWarning?: (message: string, options: { type: string; code: string }) => void;
-}
+import { onNode } from "../ground/node-process.ts";
 
 /**
  * Emits a process warning for the operator.
@@ -8,6 +6,5 @@ interface Warner {
  * @param code identifies the warning; `node --disable-warning=CODE` mutes it
  */
 export function warn(code: string, message: string): void {
-  const { process } = globalThis as { readonly process?: Warner };
-  process?.emitWarning?.(message, { type: "SmoothLimiterWarning", code });
+  onNode((process) => process.emitWarning?.(message, { type: "SmoothLimiterWarning", code }));
 }

@@ -40,30 +40,35 @@ export const DIALECTS: Readonly<Record<Dialect, Writer>> = {
   },
 
   "draft-7": (shown, retryMs) => {
-    const { limit, remaining, resetS } = binding(shown, retryMs);
+    const outcome = binding(shown);
+    const { limit } = writtenOf(outcome);
+    const resetS = resetSeconds(outcome, retryMs);
+    const reset = resetS < Infinity ? `, reset=${resetS}` : "";
     return [
       ["RateLimit-Policy", shown.map(namelessPolicy).join(", ")],
-      ["RateLimit", `limit=${limit}, remaining=${remaining}, reset=${resetS}`],
+      ["RateLimit", `limit=${limit}, remaining=${remainingOf(outcome)}${reset}`],
     ];
   },
 
   "draft-6": (shown, retryMs) => {
-    const { limit, remaining, resetS } = binding(shown, retryMs);
-    return [
+    const outcome = binding(shown);
+    const resetS = resetSeconds(outcome, retryMs);
+    const fields: Field[] = [
       ["RateLimit-Policy", shown.map(namelessPolicy).join(", ")],
-      ["RateLimit-Limit", `${limit}`],
-      ["RateLimit-Remaining", `${remaining}`],
-      ["RateLimit-Reset", `${resetS}`],
+      ["RateLimit-Limit", writtenOf(outcome).limit],
+      ["RateLimit-Remaining", `${remainingOf(outcome)}`],
     ];
+    return resetS < Infinity ? [...fields, ["RateLimit-Reset", `${resetS}`]] : fields;
   },
 
   "x-ratelimit": (shown, retryMs) => {
-    const { limit, remaining, resetS } = binding(shown, retryMs);
-    return [
-      ["X-RateLimit-Limit", `${limit}`],
-      ["X-RateLimit-Remaining", `${remaining}`],
-      ["X-RateLimit-Reset", `${Math.ceil(Date.now() / 1000) + resetS}`],
-    ];
+    const outcome = binding(shown);
+    const written = writtenOf(outcome);
+    const remaining: Field = ["X-RateLimit-Remaining", `${remainingOf(outcome)}`];
+    const resetS = resetSeconds(outcome, retryMs);
+    if (resetS === Infinity) return [written.limitField, remaining];
+    const unixS = Math.ceil(Date.now() / 1000) + resetS;
+    return [written.limitField, remaining, resetFieldOf(written, unixS)];
   },
 };
 
@@ -97,6 +102,10 @@ export function requests(permits: number, { rule }: PolicyOutcome): number {
   return Math.min(LARGEST, Math.max(0, Math.floor(permits / rule.cost)));
 }
 
+function remainingOf(outcome: PolicyOutcome): number {
+  return requests(outcome.decision.remaining, outcome);
+}
+
 /** Whole seconds, rounded up: a client that returns after this time is not early. */
 export function seconds(ms: number): number {
   return Math.min(LARGEST, Math.max(0, Math.ceil(ms / 1000)));
@@ -104,8 +113,12 @@ export function seconds(ms: number): number {
 
 /** The parts of the fields that are the same for most requests of a rule. */
 interface Written {
-  readonly limit: number;
+  /** The numbers for which it is written. */
+  readonly permits: number;
   readonly windowMs: number;
+  /** How many requests pass at once. */
+  readonly limit: string;
+  readonly limitField: Field;
   /** Its item in RateLimit-Policy. */
   readonly policy: string;
   /** RateLimit-Policy with this item only: most responses report one rule. */
@@ -115,25 +128,41 @@ interface Written {
   /** The last time in its item in RateLimit, and how it is written. */
   lastS: number;
   time: string;
+  /** The last instant in X-RateLimit-Reset, Unix time, and the field. */
+  lastResetS: number;
+  resetField: Field;
 }
+
+const NO_FIELD: Field = ["", ""];
 
 const known = new WeakMap<object, Written>();
 
 function writtenOf(outcome: PolicyOutcome): Written {
-  const { limit } = outcome.decision;
+  const { limit: permits } = outcome.decision;
   const windowMs = windowOf(outcome);
   const before = known.get(outcome.rule);
-  if (before !== undefined && before.limit === limit && before.windowMs === windowMs) {
+  if (before !== undefined && before.permits === permits && before.windowMs === windowMs) {
     return before;
   }
   const { quotaUnit } = outcome.rule;
   const name = quoted(outcome.rule.name);
   const unit = quotaUnit === undefined ? "" : `;qu=${quoted(quotaUnit)}`;
   const window = windowMs > 0 ? `;w=${seconds(windowMs)}` : "";
-  const policy = `${name};q=${requests(limit, outcome)}${unit}${window}`;
-  const policyField: Field = ["RateLimit-Policy", policy];
-  const left = `${name};r=`;
-  const now = { limit, windowMs, policy, policyField, left, lastS: 0, time: "" };
+  const limit = `${requests(permits, outcome)}`;
+  const policy = `${name};q=${limit}${unit}${window}`;
+  const now: Written = {
+    permits,
+    windowMs,
+    limit,
+    limitField: ["X-RateLimit-Limit", limit],
+    policy,
+    policyField: ["RateLimit-Policy", policy],
+    left: `${name};r=`,
+    lastS: 0,
+    time: "",
+    lastResetS: 0,
+    resetField: NO_FIELD,
+  };
   known.set(outcome.rule, now);
   return now;
 }
@@ -143,7 +172,7 @@ function limitItem(outcome: PolicyOutcome, written: Written): string {
   const { allowed, decision } = outcome;
   const moreMs = allowed ? decision.resetMs : retryAfter(decision, outcome.rule.cost);
   const time = moreMs > 0 && moreMs < Infinity ? timeItem(written, seconds(moreMs)) : "";
-  return joined(written.left + (requests(decision.remaining, outcome) + time));
+  return joined(written.left + (remainingOf(outcome) + time));
 }
 
 /**
@@ -160,6 +189,14 @@ function timeItem(written: Written, wholeS: number): string {
     written.time = `;t=${wholeS}`;
   }
   return written.time;
+}
+
+function resetFieldOf(written: Written, unixS: number): Field {
+  if (written.lastResetS !== unixS) {
+    written.lastResetS = unixS;
+    written.resetField = ["X-RateLimit-Reset", `${unixS}`];
+  }
+  return written.resetField;
 }
 
 function namelessPolicy(outcome: PolicyOutcome): string {
@@ -181,15 +218,15 @@ const PLAIN = /^[^"\\]*$/;
 
 // -- for dialects that report one policy only: the binding one --
 
-/** The policy that refuses for the longest time, or else the one with the least left. */
-function binding(shown: readonly PolicyOutcome[], retryMs: number) {
-  const outcome = shown.reduce((binds, next) => (bindsMore(next, binds) ? next : binds));
-  const { limit, remaining, resetMs } = outcome.decision;
-  return {
-    limit: requests(limit, outcome),
-    remaining: requests(remaining, outcome),
-    resetS: seconds(outcome.allowed ? resetMs : untilRetry(outcome, retryMs)),
-  };
+/** Returns the policy that refuses for the longest time, or else the one with the least left. */
+function binding(shown: readonly PolicyOutcome[]): PolicyOutcome {
+  return shown.reduce((binds, next) => (bindsMore(next, binds) ? next : binds));
+}
+
+/** `Infinity`: a limit of 0, or a quota that never refills. Then there is no field: 0 would invite a retry. */
+function resetSeconds(outcome: PolicyOutcome, retryMs: number): number {
+  const ms = outcome.allowed ? outcome.decision.resetMs : untilRetry(outcome, retryMs);
+  return ms < Infinity ? seconds(ms) : Infinity;
 }
 
 /** The same instant as in Retry-After, as these drafts require. */
@@ -201,5 +238,5 @@ function untilRetry({ decision, rule }: PolicyOutcome, retryMs: number): number 
 function bindsMore(one: PolicyOutcome, other: PolicyOutcome): boolean {
   if (one.allowed !== other.allowed) return !one.allowed;
   if (!one.allowed) return one.decision.waitMs > other.decision.waitMs;
-  return requests(one.decision.remaining, one) < requests(other.decision.remaining, other);
+  return remainingOf(one) < remainingOf(other);
 }

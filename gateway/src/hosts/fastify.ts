@@ -14,8 +14,8 @@ export interface FastifyGatewayOptions extends HostOptions {
 
 /** The members of a Fastify request that the adapter uses. */
 export interface FastifyRequest {
-  readonly raw: NodeRequest;
-  readonly originalUrl: string;
+  /** `originalUrl` is the URL before the option `rewriteUrl` has changed it. */
+  readonly raw: NodeRequest & { readonly originalUrl?: string | undefined };
   /** `config: { rateLimit: false }` leaves the route out of a limit for the whole application. */
   readonly routeOptions?: { readonly config?: { readonly rateLimit?: unknown } | undefined };
 }
@@ -174,7 +174,7 @@ function handlerOf(filter: HostFilter): Handler {
   return (request, reply, first, second) => {
     const next = (second ?? first) as Done;
     const { raw } = request;
-    const seen = new NodeGatewayRequest(raw, reply.raw, request.originalUrl, request);
+    const seen = new NodeGatewayRequest(raw, reply.raw, raw.originalUrl ?? raw.url, request);
     const action = filter.ask(seen, raw);
     if (action instanceof Promise) {
       action.then((late) => {

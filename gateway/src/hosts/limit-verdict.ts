@@ -69,7 +69,7 @@ function withNumbers(
 
 /** Returns the verdict on a request that can never pass. */
 export function neverVerdict(key: string, limit: number, rule: CountedRule): LimitVerdict {
-  const status = { limit, remaining: 0, resetMs: 0, windowMs: 0 };
+  const status = { limit, remaining: 0, resetMs: Infinity, windowMs: 0 };
   const policy = "default";
   const decision: Decision = {
     allowed: false,

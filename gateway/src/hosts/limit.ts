@@ -3,9 +3,7 @@
  * request is counted. It decides by the same code as a rule of a gateway.
  */
 import {
-  type Clock,
   type Decision,
-  KeyedLimiter,
   type Limiter,
   PermitsExceedCapacityError,
   systemClock,
@@ -13,7 +11,6 @@ import {
 import { type AddressActor, fromAddress } from "../actors/address.ts";
 import { type GuardedCall, guardedCall, type Report } from "../actors/guarded.ts";
 import { localKey } from "../actors/key.ts";
-import { warn } from "../actors/warn.ts";
 import type { Checker, CheckResult } from "../answers/checker.ts";
 import {
   aboveZero,
@@ -33,7 +30,6 @@ import type { CountedRule } from "../verdict.ts";
 import {
   isByKey,
   isLimiter,
-  isPolicy,
   LIMIT_OPTIONS,
   type LimiterByKey,
   type LimitOptions,
@@ -43,6 +39,7 @@ import {
   readSkip,
 } from "./limit-options.ts";
 import { type LimitVerdict, limitVerdict, neverVerdict, verdictAtOnce } from "./limit-verdict.ts";
+import { RequestLimits } from "./request-limits.ts";
 
 const PASSED: CheckResult = Object.freeze({
   allowed: true,
@@ -50,11 +47,6 @@ const PASSED: CheckResult = Object.freeze({
   outcomes: Object.freeze([]),
 });
 
-/** Lets a scaled cost be exceeded by rounding errors: a limit of 3 out of 100 is 3 and not 2. */
-const ROUNDING = 1 - 2 ** -30;
-
-/** Permits that any limiter can be asked for. */
-const LEAST = 1e-6;
 /** More differ only where an application computes limits; the table is then emptied. */
 const MOST_RULES = 1000;
 
@@ -92,7 +84,6 @@ class LimitChecker implements Checker {
   readonly #judge = new Judge();
   readonly #name: string;
   readonly #longestWaitMs: number;
-  readonly #clock: Clock;
   readonly #address: AddressActor;
   /** Absent where all requests are counted together. */
   readonly #key: GuardedCall<string> | undefined;
@@ -100,6 +91,7 @@ class LimitChecker implements Checker {
   readonly #costOf: GuardedCall<number> | undefined;
   readonly #limitOf: GuardedCall<RequestLimit> | undefined;
   readonly #fixedLimit: RequestLimit;
+  readonly #limits: RequestLimits;
   /** Permits of a request, unless `#costOf` says otherwise. */
   readonly #cost: number;
   readonly #counts: ((status: number, raw: unknown) => boolean) | undefined;
@@ -107,9 +99,6 @@ class LimitChecker implements Checker {
   readonly #usual: Active;
   /** Other rules by the permits that a request costs. */
   readonly #others = new Map<number, Active>();
-  readonly #byPolicy = new Map<string, KeyedLimiter>();
-  /** The limiter's limit when it was last seen; Infinity where there are several. */
-  #own: number | undefined;
 
   constructor(limiter: Limiter | LimiterByKey, options: LimitOptions) {
     if (!isLimiter(limiter)) {
@@ -134,7 +123,7 @@ class LimitChecker implements Checker {
     this.limiter = limiter;
     this.#name = name;
     this.#longestWaitMs = maxWaitMs;
-    this.#clock = checkClock(clock);
+    this.#limits = new RequestLimits(limiter, checkClock(clock));
     this.#address = fromAddress({ trustedProxies, ipv6Prefix });
     const guard = <T>(
       of: keyof LimitOptions,
@@ -160,7 +149,7 @@ class LimitChecker implements Checker {
     if (typeof cost === "function") this.#costOf = guard("cost", cost, "costs 1", readCost);
     this.#cost = typeof cost === "function" ? 1 : checkNumber("cost", cost, aboveZero);
     this.#usual = this.#activeOf(this.#cost);
-    const readLimit = (value: unknown) => this.#readLimit(value);
+    const readLimit = (value: unknown) => this.#limits.read(value);
     if (typeof limit === "function") {
       this.#limitOf = guard("limit", limit, "has the limiter's own limit", readLimit);
     } else {
@@ -204,16 +193,14 @@ class LimitChecker implements Checker {
         ? (undo: () => Maybe<void>) => this.#settle(counts, undo, request, report)
         : undefined;
     if (typeof limit !== "number") {
-      return this.#takeFrom(this.#sourceOf(limit), key, cost, 1, onTaken, request);
+      return this.#takeFrom(this.#limits.sourceOf(limit), key, cost, 1, onTaken, request);
     }
     if (limit === 0) return neverVerdict(key, 0, this.#usual.rule);
-    return chain(this.#limitOfLimiter(key), (own) => {
-      const { limiter } = this;
-      if (own === undefined) return this.#takeFrom(limiter, key, cost, 1, onTaken, request);
-      const ratio = (own / limit) * ROUNDING;
-      return chain(this.#takeFrom(limiter, key, cost, ratio, onTaken, request), (verdict) => {
-        const decision = verdict.outcomes[0]?.decision;
-        if (decision?.waitMs !== Infinity) this.#own = decision?.limit;
+    return chain(this.#limits.ratioOf(limit, key), (ratio) => {
+      const taken = this.#takeFrom(this.limiter, key, cost, ratio ?? 1, onTaken, request);
+      if (ratio === undefined) return taken;
+      return chain(taken, (verdict) => {
+        this.#limits.note(verdict.outcomes[0]?.decision);
         return verdict;
       });
     });
@@ -274,7 +261,7 @@ class LimitChecker implements Checker {
   /** Refuses a request that could never pass: an error would let it pass. */
   #refuse(key: string, { rule }: Active, error: unknown): LimitVerdict {
     if (!(error instanceof PermitsExceedCapacityError)) throw error;
-    this.#own = undefined;
+    this.#limits.forget();
     return neverVerdict(key, error.facts.capacity, rule);
   }
 
@@ -315,53 +302,4 @@ class LimitChecker implements Checker {
       longestWaitMs: this.#longestWaitMs,
     };
   }
-
-  /** @returns undefined if a number cannot replace the limiter's own limit */
-  #limitOfLimiter(key: string): Maybe<number | undefined> {
-    const { limiter } = this;
-    if (this.#own !== undefined) return scalable(this.#own);
-    const seen = (isByKey(limiter) ? limiter.for(key) : limiter).peek(LEAST);
-    return chain(seen, ({ limit, policies }) => {
-      if (Object.keys(policies).length === 1) return scalable(limit);
-      this.#own = Infinity;
-      warn(
-        "SMOOTH_LIMITER_LIMIT_IGNORED",
-        "limit is a number, but the limiter has several policies, so their own numbers apply: give a limiter as limit",
-      );
-      return undefined;
-    });
-  }
-
-  #sourceOf(limit: Exclude<RequestLimit, number>): Limiter | LimiterByKey {
-    if (limit === undefined || limit === null) return this.limiter;
-    if (!isPolicy(limit)) return limit;
-    const { algorithm, numbers } = limit;
-    const id = `${algorithm.name} ${numbers.join(" ")}`;
-    let keys = this.#byPolicy.get(id);
-    if (keys === undefined) {
-      keys = KeyedLimiter.create(limit, { clock: this.#clock });
-      this.#byPolicy.set(id, keys);
-    }
-    return keys;
-  }
-
-  #readLimit(value: unknown): RequestLimit {
-    if (value === undefined || value === null) return undefined;
-    if (typeof value === "number") return checkNumber("limit", value, atLeastZero);
-    if (isLimiter(value)) return value;
-    if (!isPolicy(value)) {
-      throw new TypeError(`limit must be a number, a policy or a limiter, got ${show(value)}`);
-    }
-    if (Symbol.asyncDispose in this.limiter) {
-      throw new TypeError(
-        "limit is a policy, which is counted in this process, but the limiter is shared: give a limiter on the same store as limit",
-      );
-    }
-    return value;
-  }
-}
-
-/** Returns the limit if others can be expressed as a share of it. */
-function scalable(limit: number): number | undefined {
-  return limit > 0 && limit < Infinity ? limit : undefined;
 }

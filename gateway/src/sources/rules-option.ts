@@ -1,4 +1,5 @@
 /** The option `rules` of a gateway. */
+import { show } from "../ground/check.ts";
 import type { Rule } from "../rules/rule.ts";
 import type { UrlRules } from "../rules/schema.ts";
 import { fixedSource, type RuleSource } from "./source.ts";
@@ -27,7 +28,11 @@ export function sourcesOf(
   } else if (sources.length === list.length) {
     return sources;
   }
-  throw new TypeError("rules must be a source, sources, plain objects, or the result of readRules");
+  const fix =
+    typeof rules === "string" ? ": readRules(text) reads a text, fileSource(path) a file" : "";
+  throw new TypeError(
+    `rules must be a source, sources, plain objects, or the result of readRules, got ${show(rules)}${fix}`,
+  );
 }
 
 /** Whether it is a rule that `readRules` has returned. */

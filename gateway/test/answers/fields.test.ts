@@ -52,6 +52,21 @@ function list(field: string | undefined) {
   ]);
 }
 
+test("a quota that never refills has no reset, in any dialect", () => {
+  const never = { remaining: 0, resetMs: Infinity, windowMs: 0 };
+  for (const numbers of [never, { ...never, allowed: false, waitMs: Infinity }]) {
+    const result = screened(outcome(numbers));
+    assert.is(write(result, "draft-11").RateLimit, '"r";r=0');
+    assert.is(write(result, "draft-7").RateLimit, "limit=10, remaining=0");
+    const named = { ...write(result, "draft-6"), ...write(result, "x-ratelimit") };
+    assert.equal(
+      Object.keys(named).filter((name) => name.endsWith("Reset")),
+      [],
+    );
+    assert.is(named["X-RateLimit-Remaining"], "0");
+  }
+});
+
 test("the current draft: lists of strings with parameters", () => {
   const result = screened(
     outcome({ name: 'the "big" \\ one', limit: 100, remaining: 41.9, resetMs: 1001 }),

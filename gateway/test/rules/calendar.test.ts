@@ -75,7 +75,7 @@ test("a trial quota is never refilled", async () => {
   assert.equal(refused, {
     allowed: false,
     retryMs: Infinity,
-    resetMs: 0,
+    resetMs: Infinity,
     remaining: 0,
     windowMs: 0,
   });

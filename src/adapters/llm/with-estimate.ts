@@ -1,5 +1,6 @@
 import { checkFunction, checkOptions } from "../../ground/check.ts";
 import { LimiterError } from "../../ground/errors.ts";
+import { emitWarning } from "../../ground/node-process.ts";
 import type { Permits } from "../../ground/permits.ts";
 import type { Limiter, ShareOptions } from "../../limiter/limiter-api.ts";
 import { checkLimiter } from "../check-limiter.ts";
@@ -148,8 +149,5 @@ const warned = new WeakSet<Limiter>();
 function warn(limiter: Limiter, error: unknown): void {
   if (error instanceof LimiterError || warned.has(limiter)) return;
   warned.add(limiter);
-  const { process } = globalThis as { process?: { emitWarning?(warning: string): void } };
-  process?.emitWarning?.(
-    `withEstimate: settle() got no usable number, the estimate stands: ${error}`,
-  );
+  emitWarning(`withEstimate: settle() got no usable number, the estimate stands: ${error}`);
 }

@@ -1,4 +1,5 @@
 import PQueue from "p-queue";
+import { builtinModule } from "../../ground/node-process.ts";
 
 interface Scope {
   runInAsyncScope<Result>(fn: () => Result): Result;
@@ -15,11 +16,7 @@ class NoScope implements Scope {
   }
 }
 
-/** Read from `process` rather than imported: a browser could not resolve the import. */
-const { process } = globalThis as {
-  process?: { getBuiltinModule?: (name: string) => AsyncHooks | undefined };
-};
-const hooks = process?.getBuiltinModule?.("node:async_hooks");
+const hooks = builtinModule<AsyncHooks>("node:async_hooks");
 
 /** Whether jobs have to restore their async context: PQueue 10, an EventTarget, does so itself. */
 export const restoresScope = hooks !== undefined && !(PQueue.prototype instanceof EventTarget);

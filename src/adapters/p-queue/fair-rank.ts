@@ -32,7 +32,7 @@ export class FairRank extends JobRank {
   /** The oldest job of the share that asks for most permits. */
   override get oldest(): Job | undefined {
     const [first, ...others] = this.#queue.shares;
-    return others.reduce((a, b) => (b.permits > (a?.permits ?? 0) ? b : a), first)?.head?.item;
+    return others.reduce((a, b) => (b.permits > (a?.permits ?? 0) ? b : a), first)?.first?.item;
   }
 
   override *[Symbol.iterator](): Generator<Job> {

@@ -94,9 +94,8 @@ export interface SmoothPolicy extends Policy {
   readonly slope: number;
 }
 
-/** The numbers of both kinds. */
+/** The numbers of both kinds, but for the rate. */
 interface SmoothNumbers {
-  readonly permitsPerSecond: number;
   readonly warmupMs?: number | undefined;
   readonly coldFactor?: number | undefined;
   readonly burstSeconds?: number | undefined;
@@ -267,7 +266,7 @@ export function smoothBursty(numbers: {
   readonly prefilled?: boolean;
 }): SmoothPolicy {
   checkNumbers("smoothBursty", numbers, ["permitsPerSecond", "burstSeconds", "prefilled"]);
-  return smoothPolicy(numbers);
+  return smoothPolicy(numbers.permitsPerSecond, numbers);
 }
 
 function bursty(permitsPerSecond: number, burstSeconds = 1, prefilled = false): SmoothPolicy {
@@ -308,7 +307,7 @@ export function smoothWarmingUp(numbers: {
 }): SmoothPolicy {
   checkNumbers("smoothWarmingUp", numbers, ["permitsPerSecond", "warmupMs", "coldFactor"]);
   checkNumber("warmupMs", numbers.warmupMs, aboveZero);
-  return smoothPolicy(numbers);
+  return smoothPolicy(numbers.permitsPerSecond, numbers);
 }
 
 function warmingUp(permitsPerSecond: number, warmupMs: number, coldFactor = 3): SmoothPolicy {
@@ -334,13 +333,10 @@ function warmingUp(permitsPerSecond: number, warmupMs: number, coldFactor = 3): 
 }
 
 /** Checks the numbers and returns their policy: bursty if there is no warm-up. */
-export function smoothPolicy({
-  permitsPerSecond,
-  warmupMs = 0,
-  coldFactor = 3,
-  burstSeconds = 1,
-  prefilled = false,
-}: SmoothNumbers): SmoothPolicy {
+export function smoothPolicy(
+  permitsPerSecond: number,
+  { warmupMs = 0, coldFactor = 3, burstSeconds = 1, prefilled = false }: SmoothNumbers,
+): SmoothPolicy {
   checkRate(permitsPerSecond);
   checkNumber("warmupMs", warmupMs, atLeastZero);
   checkNumber("coldFactor", coldFactor, atLeastOne);

@@ -1,7 +1,9 @@
 import { AbortGroups } from "../../ground/abort-groups.ts";
 import { type Clock, toMicros } from "../../ground/clock.ts";
 import type { RefusedMessage } from "../../ground/diagnostics.ts";
+import { StoreUnavailableError } from "../../ground/errors.ts";
 import type { Meter } from "../meter.ts";
+import type { OutageStats } from "../remote/outage-stats.ts";
 import type { FairCall } from "./fair-call.ts";
 import type { Ranks } from "./ranks.ts";
 import { ShareLine } from "./share-line.ts";
@@ -12,8 +14,7 @@ export interface CallLineOptions {
   readonly meter: Meter;
   /** The result of a `tryAcquire` that is refused. */
   readonly refusal: false | undefined;
-  /** Called for each waiting call that fails with the error of another. */
-  readonly failed: (error: unknown) => void;
+  readonly stats: OutageStats;
 }
 
 /** The calls that wait in this process, in fair order, with their timers, signals and counters. */
@@ -69,9 +70,12 @@ export class CallLine extends ShareLine<FairCall> {
 
   /** The store is away, or the limiter closed: all waiting calls fail, as if they had been sent, too. */
   failAll(error: unknown): void {
+    const { stats, meter } = this.#options;
     while (this.size > 0) {
-      this.#options.failed(error);
-      this.next().resolve(Promise.reject(error));
+      const call = this.next();
+      if (error instanceof StoreUnavailableError) stats.failed(error);
+      else meter.cancelled(call.amount, this.now() - call.asked, error);
+      call.resolve(Promise.reject(error));
     }
   }
 

@@ -45,8 +45,8 @@ export class FairFifo<Member extends Placed<Member>> implements FifoQueue<Member
   /** Share by share. */
   *[Symbol.iterator](): Generator<Member> {
     for (const { shares } of this.ranks.list) {
-      for (const { head } of shares) {
-        for (let turn = head; turn !== undefined; turn = turn.next) yield turn.item as Member;
+      for (const { first } of shares) {
+        for (let turn = first; turn !== undefined; turn = turn.after) yield turn.item as Member;
       }
     }
   }

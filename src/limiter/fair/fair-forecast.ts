@@ -1,5 +1,5 @@
 import type { Amount } from "../../ground/permits.ts";
-import { SharePolicyState } from "../../stores/outage-policy-state.ts";
+import { openShare } from "../../stores/outage-policy-state.ts";
 import type { PolicyList } from "../../stores/policies.ts";
 import type { PolicyStatus } from "../limiter-api.ts";
 
@@ -21,7 +21,7 @@ export function delayBehind(
 ): number {
   const deficit = statuses.map(deficitOf);
   const since = typeof amount === "number" ? 0 : [];
-  const state = SharePolicyState.open(policies, 1, { deficit, ago: 0, since }, 0, 0);
+  const state = openShare(policies, 1, { deficit, ago: 0, since }, 0, 0);
   const first = state.earliest(0, seen);
   let at = 0;
   for (const each of ahead) {

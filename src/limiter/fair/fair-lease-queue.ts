@@ -15,17 +15,11 @@
  */
 import { systemClock, toMicros } from "../../ground/clock.ts";
 import { LimiterClosedError, QueueFullError, StoreUnavailableError } from "../../ground/errors.ts";
-import type {
-  ConcurrencyStatus,
-  LeaseQueue,
-  RemoteConcurrencyOptions,
-} from "../leases/lease-queue.ts";
-import type { Claim, RemoteLease } from "../leases/remote-lease.ts";
+import type { LeaseQueue, RemoteConcurrencyOptions } from "../leases/lease-queue.ts";
+import type { Claim, ConcurrencyStatus, RemoteLease } from "../leases/remote-lease.ts";
 import type { Order } from "../order.ts";
-import type { OutageStats, StoreState } from "../remote/outage-stats.ts";
 import { CallLine } from "./call-line.ts";
 import { FairCall } from "./fair-call.ts";
-import { FairLease } from "./fair-lease.ts";
 import type { Ranks } from "./ranks.ts";
 import type { ShareQueue } from "./share-queue.ts";
 import type { Turn } from "./turn.ts";
@@ -48,29 +42,14 @@ export class FairLeaseQueue {
     this.#queue = queue;
     this.#options = options;
     this.#line = new CallLine(order.ranks() as Ranks<FairCall, ShareQueue<FairCall>>, {
-      ...{ clock: systemClock, refusal: undefined, meter: queue.stats.meter([], undefined) },
-      failed: (error) => queue.stats.failed(error),
+      ...{ clock: systemClock, refusal: undefined },
+      ...{ stats: queue.stats, meter: queue.stats.meter([], undefined) },
     });
-  }
-
-  get limit(): number {
-    return this.#queue.limit;
-  }
-
-  get active(): number {
-    return this.#queue.active;
+    queue.onRelease = (released) => void this.#givenBack(released);
   }
 
   get waiting(): number {
     return this.#queue.waiting + this.#line.size;
-  }
-
-  get state(): StoreState {
-    return this.#queue.state;
-  }
-
-  get stats(): OutageStats {
-    return this.#queue.stats;
   }
 
   /** As that of `LeaseQueue`. @param turn the place of the call in the order of the shares */
@@ -81,7 +60,7 @@ export class FairLeaseQueue {
     resolve: Claim["resolve"],
     turn: Turn<FairCall> | undefined,
   ): void {
-    if (this.state === "closed") throw this.#closed();
+    if (this.#queue.state === "closed") throw this.#closed();
     const request = { permits: 1, amount: 1, turn: turn as Turn<FairCall> };
     const longest = insists ? undefined : 1000 * longestMs;
     const now = toMicros(systemClock.now());
@@ -162,20 +141,18 @@ export class FairLeaseQueue {
     this.#fill();
   }
 
-  async #ask(
+  #ask(
     insists: boolean,
     longestMs: number,
     signal: AbortSignal | undefined,
   ): Promise<RemoteLease | undefined> {
-    const lease = await new Promise<RemoteLease | undefined>((resolve) => {
+    return new Promise((resolve) => {
       this.#queue.claim(insists, longestMs, signal, resolve);
     });
-    return lease && new FairLease(lease, (released) => this.#giveBack(released));
   }
 
   /** The next call is sent with the release, and takes the place that it frees. */
-  async #giveBack(lease: RemoteLease): Promise<void> {
-    const released = lease.release();
+  async #givenBack(released: Promise<void>): Promise<void> {
     this.#released += 1;
     this.#fill();
     await released;

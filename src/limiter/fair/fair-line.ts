@@ -1,61 +1,57 @@
-import { sizeOf } from "../../ground/permits.ts";
-import { Line } from "../line.ts";
+import type { PolicyState } from "../../stores/policy-state.ts";
+import { instantOf, Line, type Promised } from "../line.ts";
 import type { LineEntry, Waiter } from "../waiter.ts";
 import { Heap } from "./heap.ts";
 import type { Ranks } from "./ranks.ts";
-import type { ShareForecast, ShareQueue } from "./share-queue.ts";
+import type { ShareQueue } from "./share-queue.ts";
 import type { Turn } from "./turn.ts";
 
 /**
  * The waiters of a fair limiter. In the line itself, first in, first out, are changes and callers whose
  * instant must not move any more: reservations, and the waiters that were before them. All others wait in the
- * queues of their shares, where later callers may overtake them.
+ * queues of their shares, where later callers may overtake them. They are replayed in the order of a forecast,
+ * anew at each look.
  */
 export class FairLine extends Line {
   readonly #ranks: Ranks<Waiter, ShareQueue<Waiter>>;
   readonly #deadlines = new Heap<Turn<Waiter>>((a, b) => deadlineOf(a) < deadlineOf(b));
 
-  constructor(ranks: Ranks<Waiter, ShareQueue<Waiter>>) {
-    super();
+  constructor(
+    released: PolicyState,
+    refuse: (waiter: Waiter) => void,
+    ranks: Ranks<Waiter, ShareQueue<Waiter>>,
+  ) {
+    super(released, refuse);
     this.#ranks = ranks;
   }
 
   override get head(): LineEntry | undefined {
-    return this.front ?? this.first;
+    return super.head ?? this.#first;
   }
 
-  override get deadline(): number {
-    const { first } = this.#deadlines;
-    return first === undefined ? Infinity : deadlineOf(first);
+  override get urgent(): Waiter | undefined {
+    return this.#deadlines.first?.item;
   }
 
   override isNext(turn: Turn<Waiter>): boolean {
-    this.enter(turn);
-    return this.isFirst(turn) && this.front === undefined;
-  }
-
-  /** Marks the arrival of a request. */
-  enter(turn: Turn<Waiter>): void {
     this.#queueOf(turn).enter(turn);
+    return this.#ranks.isNext(turn) && super.head === undefined;
   }
 
-  /** Whether a request that has entered would go before all that may still be overtaken. */
-  isFirst(turn: Turn<Waiter>): boolean {
-    return this.#ranks.isNext(turn);
-  }
-
-  override append(place: LineEntry): void {
+  override append(place: LineEntry, from: number): void {
     const { turn } = place;
     if (turn === undefined) {
-      super.append(place);
+      super.append(place, from);
       return;
     }
     const waiter = place as Waiter;
     const queue = this.#queueOf(turn);
     turn.item = waiter;
     if (!waiter.awaited) {
+      // the holder knows the instant, so no later caller may overtake those that go before it
+      for (queue.enter(turn); !this.#ranks.isNext(turn); ) this.#promote(from);
       queue.charge(turn);
-      super.append(waiter);
+      super.append(waiter, from);
       return;
     }
     this.#ranks.start(queue, waiter.asked);
@@ -83,41 +79,53 @@ export class FairLine extends Line {
     return false;
   }
 
-  override overdue(instant: number): Waiter | undefined {
-    const { first } = this.#deadlines;
-    return first !== undefined && deadlineOf(first) < instant ? first.item : undefined;
-  }
-
   /** The waiters of the share that asks for most permits, then those of the next one. */
-  override oldestDroppable(permits: number): readonly Waiter[] {
-    const found: Waiter[] = [];
-    let left = permits;
+  protected override *oldest(): Iterable<Waiter> {
     const shares = this.#ranks.list.flatMap((queue) => queue.shares);
-    for (const { head } of shares.sort((a, b) => b.permits - a.permits)) {
-      for (let turn = head; turn !== undefined && left > 0; turn = turn.next) {
-        const waiter = turn.item as Waiter;
-        if (waiter.drop === undefined) continue;
-        found.push(waiter);
-        left -= sizeOf(waiter.amount);
-      }
+    for (const { first } of shares.sort((a, b) => b.permits - a.permits)) {
+      for (let turn = first; turn !== undefined; turn = turn.after) yield turn.item as Waiter;
     }
-    return left > 0 ? [] : found;
   }
 
   /** The waiter that goes next of those that may still be overtaken. */
-  get first(): Waiter | undefined {
+  get #first(): Waiter | undefined {
     return this.#ranks.next?.head?.item;
   }
 
-  /** Moves that waiter to the line: it goes at that instant, and is not overtaken any more. */
-  promote(at: number): void {
-    const waiter = this.first as Waiter;
-    this.#leave(waiter.turn as Turn<Waiter>, at);
-    super.append(waiter);
+  /** Moves that waiter to the line: it is not overtaken any more. */
+  #promote(from: number): void {
+    const waiter = this.#first as Waiter;
+    this.#leave(waiter.turn as Turn<Waiter>, instantOf(waiter, super.replay(from)));
+    super.append(waiter, from);
   }
 
-  forecast(turn?: Turn<Waiter>): Ranks<Waiter, ShareForecast<Waiter>> {
-    return this.#ranks.with(this.#ranks.list.map((queue) => queue.forecast(turn)));
+  /** Only waiters with a deadline need the forecast. */
+  override refuseLate(from: number): void {
+    if (this.urgent === undefined) super.replay(from);
+    else this.replay(from);
+  }
+
+  override replay(from: number, turn?: Turn<Waiter>): Readonly<Promised> {
+    const { policyState, at } = super.replay(from);
+    const promised: Promised = { policyState: policyState.copy(), at, last: undefined };
+    const refused: Waiter[] = [];
+    const forecast = this.#ranks.with(this.#ranks.list.map((queue) => queue.forecast(turn)));
+    for (let { next } = forecast; next !== undefined; next = forecast.next) {
+      if (turn !== undefined && forecast.isNext(turn)) break;
+      const waiter = next.head?.item as Waiter;
+      const instant = instantOf(waiter, promised);
+      const isRefused = Math.ceil(instant) > waiter.deadline;
+      next.shift(!isRefused);
+      if (isRefused) {
+        refused.push(waiter);
+        continue;
+      }
+      promised.policyState.take(instant, waiter.taken);
+      promised.at = instant;
+      forecast.served(next, instant);
+    }
+    for (const waiter of refused) this.refuse(waiter);
+    return promised;
   }
 
   #queueOf(turn: Turn<Waiter>): ShareQueue<Waiter> {

@@ -1,5 +1,6 @@
 import {
   aboveZero,
+  aboveZeroOrInfinity,
   checkNumber,
   checkOneOf,
   checkOptions,
@@ -13,12 +14,9 @@ import type { FairOptions } from "../options.ts";
 import { FIFO, type Order } from "../order.ts";
 import type { Waiter } from "../waiter.ts";
 import { FairLine } from "./fair-line.ts";
-import { FairReplay } from "./fair-replay.ts";
 import { Ranks } from "./ranks.ts";
 import { ShareQueue } from "./share-queue.ts";
 import { Turn } from "./turn.ts";
-
-const aboveZeroOrNever = { words: "a number above 0", holds: (value: number) => value > 0 };
 
 /** Returns the order that the option `fair` asks for. */
 export function orderOf(fair: boolean | FairOptions = false): Order {
@@ -41,7 +39,7 @@ class FairOrder implements Order {
       throw new TypeError("fair.agingMs has no effect without two priorities: leave it out");
     }
     this.#priorities = priorities;
-    this.#agingMicros = 1000 * checkNumber("fair.agingMs", agingMs, aboveZeroOrNever);
+    this.#agingMicros = 1000 * checkNumber("fair.agingMs", agingMs, aboveZeroOrInfinity);
   }
 
   turnOf<Item = Waiter>(options: ShareOptions | undefined, amount: Amount): Turn<Item> {
@@ -60,9 +58,8 @@ class FairOrder implements Order {
     return new Turn(rank, share, sizeOf(amount), weight);
   }
 
-  open(released: PolicyState, refuse: (waiter: Waiter) => void) {
-    const line = new FairLine(this.ranks());
-    return { line, replay: new FairReplay(line, released, refuse) };
+  line(released: PolicyState, refuse: (waiter: Waiter) => void): FairLine {
+    return new FairLine(released, refuse, this.ranks());
   }
 
   ranks<Item>(): Ranks<Item, ShareQueue<Item>> {

@@ -7,74 +7,52 @@
  * nothing. Each time all of them are granted, twice as many follow.
  */
 import type { Policy } from "../../algorithms/algorithm.ts";
-import { toMicros, toMillis } from "../../ground/clock.ts";
+import { toMillis } from "../../ground/clock.ts";
 import { LimiterClosedError, QueueFullError, StoreUnavailableError } from "../../ground/errors.ts";
 import { type Amount, sameAmount, sizeOf } from "../../ground/permits.ts";
-import { openPolicyState } from "../../stores/joint-policy-state.ts";
-import type { PolicyState } from "../../stores/policy-state.ts";
 import { mostWaiting } from "../options.ts";
-import { type RemoteLimiter, takeQuietly } from "../remote/remote-limiter.ts";
-import { CallLine, type CallLineOptions } from "./call-line.ts";
+import type { RemoteCalls } from "../remote/remote-calls.ts";
+import type { RemoteQueue } from "../remote/remote-queue.ts";
+import { CallLine } from "./call-line.ts";
 import type { FairCall, FairRequest } from "./fair-call.ts";
 import { StoreWindow } from "./store-window.ts";
 
-/** How long the policies in force are remembered, microseconds. */
-const READ_EVERY = 100_000;
 /** How long a round trip is believed, microseconds. */
 const MEASURED_EVERY = 1_000_000;
 /** How many calls are tried beside the window at first, and at most. */
 const FEWEST_TRIES = 16;
 const MOST_TRIES = 256;
 
-export interface FairQueueOptions extends Omit<CallLineOptions, "refusal"> {
-  readonly name: string;
-  readonly names: readonly string[];
-  readonly maxWaiting: number;
-}
-
 export class FairQueue {
   readonly line: CallLine;
-  readonly #limiter: RemoteLimiter;
-  readonly #options: FairQueueOptions;
+  /** The calls behind these: they ask the store. */
+  readonly #behind: RemoteCalls;
+  readonly #store: RemoteQueue;
   readonly #window = new StoreWindow();
   /** How many calls are tried next. */
   #tries = FEWEST_TRIES;
   #isTrying = false;
   #isMeasuring = false;
   #measuredAt = 0;
-  #policies: readonly Policy[] = [];
-  #readAgainAt = -Infinity;
-  /** A new state under these policies. */
-  #state: PolicyState | undefined;
-  #stateOf: readonly Policy[] | undefined;
 
   constructor(
-    limiter: RemoteLimiter,
+    behind: RemoteCalls,
+    store: RemoteQueue,
     ranks: ConstructorParameters<typeof CallLine>[0],
-    options: FairQueueOptions,
   ) {
-    this.#limiter = limiter;
-    this.#options = options;
-    this.line = new CallLine(ranks, { ...options, refusal: false });
+    const { clock, meter, stats } = store.parts;
+    this.#behind = behind;
+    this.#store = store;
+    this.line = new CallLine(ranks, { clock, meter, stats, refusal: false });
   }
 
   now(): number {
-    return toMicros(this.#options.clock.now());
+    return this.#store.parts.line.now();
   }
 
-  /** The policies in force, by a recent reply. */
+  /** The policies in force, by the last reply. */
   get policies(): readonly Policy[] {
-    const now = this.now();
-    if (now >= this.#readAgainAt) {
-      this.#policies = this.#limiter.policies;
-      this.#readAgainAt = now + READ_EVERY;
-    }
-    return this.#policies;
-  }
-
-  /** Called when this process has changed the policies. */
-  outdated(): void {
-    this.#readAgainAt = -Infinity;
+    return this.#store.parts.inForce.policies;
   }
 
   /** Puts the call into the line, and sends it if the window has room. */
@@ -100,7 +78,8 @@ export class FairQueue {
   }
 
   full(amount: Amount): QueueFullError {
-    return new QueueFullError(this.#options.name, sizeOf(amount), this.#permits, this.#most);
+    const { name } = this.#store.parts;
+    return new QueueFullError(name, sizeOf(amount), this.#permits, this.#most);
   }
 
   /** Called when the store has granted a call at once. If the limiter is idle, no share owes anything. */
@@ -128,19 +107,14 @@ export class FairQueue {
     this.#isMeasuring = true;
     const sentAt = this.now();
     this.#measuredAt = sentAt;
-    const seen = await this.#limiter.peek(1).catch(() => undefined);
+    const seen = await this.#behind.peek(1).catch(() => undefined);
     if (seen !== undefined) this.#window.measured(this.now() - sentAt);
     this.#isMeasuring = false;
   }
 
   /** Whether the policies never let it through, however long it waits. */
   #isImpossible(amount: Amount): boolean {
-    const { policies } = this;
-    if (this.#stateOf !== policies) {
-      this.#stateOf = policies;
-      this.#state = openPolicyState({ names: this.#options.names, list: policies }, 0, 0);
-    }
-    return this.#state?.earliest(0, amount) === Infinity;
+    return this.#store.parts.inForce.policyState.earliest(0, amount) === Infinity;
   }
 
   get #permits(): number {
@@ -148,8 +122,7 @@ export class FairQueue {
   }
 
   get #most(): number {
-    const { maxWaiting } = this.#options;
-    return mostWaiting(maxWaiting, this.policies);
+    return mostWaiting(this.#store.parts.maxWaiting, this.policies);
   }
 
   /** The store may grant it now; the limiter behind this one refuses it otherwise. */
@@ -161,16 +134,17 @@ export class FairQueue {
   #fill(): void {
     // a call that is sent now would have its reply later than the calls that are tried
     if (this.#isTrying) return;
+    const { inForce } = this.#store.parts;
     for (let { head } = this.line; head !== undefined; head = this.line.head) {
-      if (!this.#window.hasRoom(head.amount, this.policies)) return;
+      if (!this.#window.hasRoom(head.amount, inForce.policyState)) return;
       this.#send(this.line.next());
     }
   }
 
   #ask({ permits, signal, tries, deadline }: FairCall): Promise<number | boolean> {
-    if (!tries) return this.#limiter.acquire(permits, signal && { signal });
+    if (!tries) return this.#behind.acquire(permits, signal && { signal });
     const timeoutMs = Math.max(0, deadline - this.now()) / 1000;
-    return this.#limiter.tryAcquire(permits, { timeoutMs, signal });
+    return this.#behind.tryAcquire(permits, { timeoutMs, signal });
   }
 
   #send(call: FairCall): void {
@@ -211,13 +185,13 @@ export class FairQueue {
     if (this.#isTrying) return;
     this.#isTrying = true;
     for (let { head } = this.line; head !== undefined; head = this.line.head) {
-      const { amount, permits } = head;
+      const { amount } = head;
       const count = this.#alike(amount);
       const tries = Array.from({ length: count }, () =>
-        this.#limiter[takeQuietly](permits).catch(() => false),
+        this.#behind.takeQuietly(amount).catch(() => false),
       );
       const granted = (await Promise.all(tries)).filter(Boolean);
-      for (const _ of granted) this.#handOut(amount, permits);
+      for (const _ of granted) this.#handOut(amount);
       this.#tries = Math.min(MOST_TRIES, 2 * this.#tries);
       if (granted.length < count) break;
     }
@@ -237,10 +211,10 @@ export class FairQueue {
   }
 
   /** Permits were taken: the next call gets them. They return if it left, or if another one goes before it. */
-  #handOut(amount: Amount, permits: FairRequest["permits"]): void {
+  #handOut(amount: Amount): void {
     const { head } = this.line;
     if (head === undefined || !sameAmount(head.amount, amount)) {
-      this.#limiter.refund(permits).catch(() => {});
+      this.#store.change("refund", amount).catch(() => {});
       return;
     }
     const call = this.line.next();

@@ -20,7 +20,13 @@ export class ChargedReservation implements Reservation {
   }
 
   async ready(options?: WaitOptions): Promise<number> {
-    return this.#reservation.ready(options);
+    checkSignalOptions(options);
+    try {
+      return await this.#reservation.ready(options);
+    } catch (error) {
+      this.#refundShare();
+      throw error;
+    }
   }
 
   async cancel(): Promise<boolean> {

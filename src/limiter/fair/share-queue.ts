@@ -53,12 +53,12 @@ const REMEMBERED = 1000;
 /** What a heap of shares, or of their heads in a forecast, is ordered by. */
 interface Headed<Item> {
   readonly start: number;
-  readonly head: Turn<Item> | undefined;
+  readonly first: Turn<Item> | undefined;
 }
 
 function isBefore<Item>(a: Headed<Item>, b: Headed<Item>): boolean {
   if (a.start !== b.start) return a.start < b.start;
-  return (a.head as Turn<Item>).number < (b.head as Turn<Item>).number;
+  return (a.first as Turn<Item>).number < (b.first as Turn<Item>).number;
 }
 
 /** The start tag of a request. @param servedAt the number of the arrival before the last service */
@@ -68,8 +68,8 @@ function startOf<Item>(turn: Turn<Item>, finish: number, servedAt: number): numb
 
 export class ShareQueue<Item> {
   readonly #heap = new Heap<Share<Item>>(isBefore);
-  readonly #waiting = new Map<string, Share<Item>>();
-  #idle = new Map<string, Share<Item>>();
+  /** Those with requests, and those that owe something. */
+  readonly #shares = new Map<string, Share<Item>>();
   #virtualTime = 0;
   #arrivals = 0;
   /** Since when no request was served while requests waited: an instant of the caller. */
@@ -77,7 +77,7 @@ export class ShareQueue<Item> {
 
   /** The request that is served next. */
   get head(): Turn<Item> | undefined {
-    return this.#heap.first?.head;
+    return this.#heap.first?.first;
   }
 
   /** The shares with requests, in no order. */
@@ -92,44 +92,36 @@ export class ShareQueue<Item> {
     turn.number = this.#arrivals;
     turn.since = this.#virtualTime;
     // it may have entered before; a share without a waiter may have been replaced since
-    if (turn.share?.head === undefined) turn.share = this.#shareOf(name);
+    if (turn.share?.first === undefined) turn.share = this.#shareOf(name);
   }
 
   /** Whether a request that has entered would be served next. */
   isNext(turn: Turn<Item>): boolean {
-    const { finish, servedAt, head } = turn.share as Share<Item>;
-    const first = this.#heap.first;
-    if (head !== undefined) return false;
-    return first === undefined || startOf(turn, finish, servedAt) < first.start;
+    const { finish, servedAt, first } = turn.share as Share<Item>;
+    if (first !== undefined) return false;
+    const next = this.#heap.first;
+    return next === undefined || startOf(turn, finish, servedAt) < next.start;
   }
 
   append(turn: Turn<Item>): void {
     this.enter(turn);
     const share = turn.share as Share<Item>;
     share.permits += turn.size;
-    turn.previous = share.tail;
-    if (share.tail !== undefined) share.tail.next = turn;
-    share.tail = turn;
-    if (share.head !== undefined) return;
-    share.head = turn;
+    share.add(turn);
+    if (share.first !== turn) return;
     share.start = startOf(turn, share.finish, share.servedAt);
-    this.#idle.delete(share.name);
-    this.#waiting.set(share.name, share);
+    this.#shares.set(share.name, share);
     this.#heap.push(share);
   }
 
   /** Removes a request that is not served. */
   remove(turn: Turn<Item>): void {
     const share = turn.share as Share<Item>;
-    const { previous, next } = turn;
+    const wasFirst = turn === share.first;
     share.permits -= turn.size;
-    if (previous !== undefined) previous.next = next;
-    if (next !== undefined) next.previous = previous;
-    else share.tail = previous;
-    turn.share = turn.previous = turn.next = undefined;
-    if (share.head !== turn) return;
-    share.head = next;
-    this.#restart(share);
+    share.remove(turn);
+    turn.share = undefined;
+    if (wasFirst) this.#restart(share);
   }
 
   /** Serves the head. */
@@ -153,13 +145,13 @@ export class ShareQueue<Item> {
   refund({ name, cost }: Turn<Item>): void {
     const share = this.#shareOf(name);
     share.finish -= cost;
-    if (share.head !== undefined) this.#restart(share);
+    if (share.first !== undefined) this.#restart(share);
   }
 
-  /** Called when the server has been idle: no share owes anything. */
+  /** Called when the server has been idle: no share owes anything or has a request. */
   reset(): void {
     this.#virtualTime = 0;
-    if (this.#idle.size > 0) this.#idle.clear();
+    if (this.#shares.size > 0) this.#shares.clear();
   }
 
   /**
@@ -172,7 +164,7 @@ export class ShareQueue<Item> {
   }
 
   #shareOf(name: string): Share<Item> {
-    return this.#waiting.get(name) ?? this.#idle.get(name) ?? new Share(name);
+    return this.#shares.get(name) ?? new Share(name);
   }
 
   #serve(share: Share<Item>, start: number, cost: number): void {
@@ -181,43 +173,39 @@ export class ShareQueue<Item> {
     this.#virtualTime = Math.max(this.#virtualTime, start);
   }
 
-  /** Called when a share has another head, or none, or another finish tag. */
+  /** Called when a share has another first request, or none, or another finish tag. */
   #restart(share: Share<Item>): void {
-    const { head } = share;
-    if (head !== undefined) {
-      share.start = startOf(head, share.finish, share.servedAt);
+    const { first } = share;
+    if (first !== undefined) {
+      share.start = startOf(first, share.finish, share.servedAt);
       this.#heap.update(share);
       return;
     }
     if (share.index >= 0) this.#heap.remove(share);
-    this.#waiting.delete(share.name);
-    if (share.finish > this.#virtualTime) this.#remember(share);
+    if (share.finish <= this.#virtualTime) {
+      this.#shares.delete(share.name);
+      return;
+    }
+    this.#shares.set(share.name, share);
+    if (this.#shares.size > this.shares.length + REMEMBERED) this.#forget();
   }
 
-  #remember(share: Share<Item>): void {
-    this.#idle.set(share.name, share);
-    if (this.#idle.size <= REMEMBERED) return;
-    const furthest = [...this.#idle].sort(([, a], [, b]) => b.finish - a.finish);
-    this.#idle = new Map(furthest.slice(0, REMEMBERED / 2));
+  /** Forgets the shares without requests that are least ahead, but for half of the number that is remembered. */
+  #forget(): void {
+    const idle = [...this.#shares.values()].filter(({ first }) => first === undefined);
+    idle.sort((a, b) => a.finish - b.finish);
+    for (const { name } of idle.slice(0, -REMEMBERED / 2)) this.#shares.delete(name);
   }
 }
 
 /** A share in a forecast. */
-class Entry<Item> {
+interface Entry<Item> {
   readonly share: Share<Item>;
-  head: Turn<Item>;
+  first: Turn<Item>;
   finish: number;
   servedAt: number;
   start: number;
-  index = -1;
-
-  constructor(share: Share<Item>, head: Turn<Item>) {
-    this.share = share;
-    this.head = head;
-    this.finish = share.finish;
-    this.servedAt = share.servedAt;
-    this.start = share.start;
-  }
+  index: number;
 }
 
 /**
@@ -237,14 +225,14 @@ export class ShareForecast<Item> {
     this.#shares = shares;
     this.since = since;
     this.#turn = turn;
-    if (turn?.share !== undefined && turn.share.head === undefined) {
+    if (turn?.share !== undefined && turn.share.first === undefined) {
       this.#start = startOf(turn, turn.share.finish, turn.share.servedAt);
     }
     this.#look(0);
   }
 
   get head(): Turn<Item> | undefined {
-    return this.#entries.first?.head;
+    return this.#entries.first?.first;
   }
 
   /** Whether the request that is sought is served next. */
@@ -257,18 +245,18 @@ export class ShareForecast<Item> {
   /** Passes the head. @param isServed `false` if it leaves the queue without a service */
   shift(isServed: boolean): void {
     const entry = this.#entries.first as Entry<Item>;
-    const { share, head } = entry;
-    if (head === share.head) {
+    const { share, first } = entry;
+    if (first === share.first) {
       this.#look(2 * share.index + 1);
       this.#look(2 * share.index + 2);
     }
     if (isServed) {
-      entry.finish = entry.start + head.cost;
+      entry.finish = entry.start + first.cost;
       entry.servedAt = Infinity;
     }
-    if (head.next !== undefined) {
-      entry.head = head.next;
-      entry.start = startOf(entry.head, entry.finish, entry.servedAt);
+    if (first.after !== undefined) {
+      entry.first = first.after;
+      entry.start = startOf(entry.first, entry.finish, entry.servedAt);
       this.#entries.update(entry);
       return;
     }
@@ -280,6 +268,8 @@ export class ShareForecast<Item> {
 
   #look(index: number): void {
     const share = this.#shares[index];
-    if (share?.head !== undefined) this.#entries.push(new Entry(share, share.head));
+    if (share?.first === undefined) return;
+    const { first, finish, servedAt, start } = share;
+    this.#entries.push({ share, first, finish, servedAt, start, index: -1 });
   }
 }

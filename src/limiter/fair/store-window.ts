@@ -26,9 +26,8 @@
  *
  * permits of other processes that were reserved before it.
  */
-import type { Policy } from "../../algorithms/algorithm.ts";
 import type { Amount } from "../../ground/permits.ts";
-import { openPolicyState } from "../../stores/joint-policy-state.ts";
+import type { PolicyState } from "../../stores/policy-state.ts";
 
 /** H, microseconds. */
 const LEAST_AHEAD = 20_000;
@@ -36,7 +35,7 @@ const MOST_AHEAD = 2_000_000;
 const FEWEST_CALLS = 2;
 
 export class StoreWindow {
-  #policies: readonly Policy[] = [];
+  #policyState: PolicyState | undefined;
   /** Permits per microsecond, and the permits with the store, of each policy. */
   #paces: readonly number[] = [];
   readonly #ahead: number[] = [];
@@ -54,10 +53,14 @@ export class StoreWindow {
     return this.#permits;
   }
 
-  /** @param policies those in force */
-  hasRoom(amount: Amount, policies: readonly Policy[]): boolean {
+  /** @param policyState a new state under the policies in force */
+  hasRoom(amount: Amount, policyState: PolicyState): boolean {
     if (this.#calls < FEWEST_CALLS) return true;
-    if (policies !== this.#policies) this.#read(policies);
+    if (this.#policyState !== policyState) {
+      this.#policyState = policyState;
+      const quotas = policyState.quotas(0);
+      this.#paces = quotas.map(({ limit, windowMs }) => limit / windowMs / 1000);
+    }
     return this.#paces.every((pace, i) => {
       const permits = typeof amount === "number" ? amount : amount[i];
       return permits === undefined || Number(this.#ahead[i]) + permits <= pace * this.#horizon;
@@ -95,14 +98,6 @@ export class StoreWindow {
     const permits = typeof amount === "number" ? [amount] : amount;
     permits.forEach((each = 0, i) => {
       this.#ahead[i] = (this.#ahead[i] ?? 0) + by * each;
-    });
-  }
-
-  #read(policies: readonly Policy[]): void {
-    this.#policies = policies;
-    this.#paces = policies.flatMap((policy) => {
-      const state = openPolicyState({ names: ["default"], list: [policy] }, 0, 0);
-      return state.quotas(0).map(({ limit, windowMs }) => limit / windowMs / 1000);
     });
   }
 }

@@ -1,3 +1,5 @@
+import { LinkedList } from "../../ground/linked-list.ts";
+
 /** The place of one request in a fair queue. */
 export class Turn<Item> {
   /** The index of its priority: 0 is the highest. */
@@ -12,8 +14,8 @@ export class Turn<Item> {
   since = 0;
   number = 0;
   share: Share<Item> | undefined = undefined;
-  previous: Turn<Item> | undefined = undefined;
-  next: Turn<Item> | undefined = undefined;
+  before: Turn<Item> | undefined = undefined;
+  after: Turn<Item> | undefined = undefined;
   /** Its index in the heap of deadlines. */
   index = -1;
 
@@ -26,21 +28,20 @@ export class Turn<Item> {
 }
 
 /** The requests of one share, first in, first out. */
-export class Share<Item> {
+export class Share<Item> extends LinkedList<Turn<Item>> {
   readonly name: string;
   /** The finish tag of the request that was served last, and the number of the arrival before that. */
   finish = 0;
   servedAt = 0;
-  /** The start tag of the head. */
+  /** The start tag of the first request. */
   start = 0;
-  head: Turn<Item> | undefined = undefined;
-  tail: Turn<Item> | undefined = undefined;
   /** How many permits its requests ask for. */
   permits = 0;
   /** Its index in the heap; -1 if it has no request. */
   index = -1;
 
   constructor(name: string) {
+    super();
     this.name = name;
   }
 }

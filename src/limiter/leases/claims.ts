@@ -15,8 +15,8 @@ export interface ClaimsOptions {
   readonly stats: OutageStats;
   /** Releases the lease or ticket of a claim that has left. */
   readonly giveBack: (id: string) => Promise<void>;
-  /** Called when a lease was released. */
-  readonly freed: () => void;
+  /** Called when a lease is released, with the end of that release. */
+  readonly freed: (released: Promise<void>) => void;
 }
 
 export class Claims {
@@ -135,13 +135,14 @@ export class Claims {
     if (state === "gone") return Promise.resolve();
     claim.state = "gone";
     this.#all.delete(id);
+    const released = isKnown ? this.#options.giveBack(id) : Promise.resolve();
     if (state === "held") {
       this.active -= 1;
-      this.#options.freed();
+      this.#options.freed(released);
     } else {
       this.#endWait(claim);
     }
-    return isKnown ? this.#options.giveBack(id) : Promise.resolve();
+    return released;
   }
 
   get #hasRoom(): boolean {

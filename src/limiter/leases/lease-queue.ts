@@ -11,8 +11,7 @@ import { counterOf, instancesOf } from "../remote/remote-options.ts";
 import { Claims } from "./claims.ts";
 import { GrantListener } from "./grant-listener.ts";
 import { type LeaseAnswer, LeaseLink } from "./lease-link.ts";
-import { Releases } from "./releases.ts";
-import type { Claim } from "./remote-lease.ts";
+import type { Claim, ConcurrencyStatus } from "./remote-lease.ts";
 import {
   type LeaseHost,
   type LeaseStrategy,
@@ -24,16 +23,6 @@ import {
 const LONGEST_RETRY_MS = 1000;
 /** Random spread, ms, so that all processes do not ask the store at the same instant. */
 const SPREAD_MS = 20;
-
-/** The status of a limiter, for all processes together. */
-export interface ConcurrencyStatus {
-  /** How many leases may be held at once. */
-  readonly limit: number;
-  /** How many leases are held. */
-  readonly active: number;
-  /** How many callers wait for a lease. */
-  readonly waiting: number;
-}
 
 export interface RemoteConcurrencyOptions
   extends Pick<
@@ -50,16 +39,17 @@ export class LeaseQueue implements LeaseHost {
   readonly #options: RemoteConcurrencyOptions;
   readonly #strategy: LeaseStrategy;
   readonly #link: LeaseLink;
-  readonly #releases: Releases;
   readonly #listener: GrantListener;
   #timer: Timer | undefined;
   #wakesAt = Infinity;
   /** How many leases all processes together could get at once, by the last reply. */
   free = 0;
+  /** Called when a lease is given back, with the end of its release: see `FairLeaseQueue`. */
+  onRelease: ((released: Promise<void>) => void) | undefined;
   #closed = false;
 
   constructor(store: LeaseStore, key: string, declared: number, options: RemoteConcurrencyOptions) {
-    const { name, leaseMs, timeoutMs } = options;
+    const { name, timeoutMs } = options;
     const processes = counterOf(options, store, key);
     const instances = instancesOf(options.instances, processes);
     this.stats = new OutageStats(name, processes);
@@ -67,13 +57,18 @@ export class LeaseQueue implements LeaseHost {
     this.#options = options;
     this.claims = new Claims(declared, {
       ...{ ...options, stats: this.stats },
-      giveBack: (id) => this.#releases.giveBack(id),
-      freed: () => this.grantShare(),
+      giveBack: (id) => this.#link.giveBack(id),
+      freed: (released) => {
+        this.grantShare();
+        this.onRelease?.(released);
+      },
     });
     this.#strategy = whenUnavailable(options.whenUnavailable, this, instances);
-    const linked = { ...options, stats: this.stats, processes };
-    this.#link = new LeaseLink(store, key, declared, this.#strategy, linked);
-    this.#releases = new Releases(this.#link, leaseMs, this.claims, () => this.#retrySoon());
+    this.#link = new LeaseLink(store, key, declared, this.#strategy, {
+      ...{ ...options, stats: this.stats, processes },
+      isClaimed: (id) => this.claims.get(id) !== undefined,
+      retrySoon: () => this.#retrySoon(),
+    });
     this.#listener = new GrantListener({
       listen: (granted) => store.listen(key, this.claims.processId, granted),
       // leases that were granted before the subscription are not published again
@@ -110,14 +105,6 @@ export class LeaseQueue implements LeaseHost {
     }
   }
 
-  get limit(): number {
-    return this.claims.limit;
-  }
-
-  get active(): number {
-    return this.claims.active;
-  }
-
   get waiting(): number {
     return this.claims.waiting;
   }
@@ -139,7 +126,7 @@ export class LeaseQueue implements LeaseHost {
     this.#link.detach(error);
     this.#listener.close();
     // the user may disconnect the client next: the tickets have to be released before that
-    await this.#releases.done();
+    await this.#link.released();
     this.stats.end();
   }
 
@@ -242,7 +229,7 @@ export class LeaseQueue implements LeaseHost {
     if (share === 0 || this.claims.active < share) {
       this.claims.grant(claim);
     } else {
-      void this.#releases.giveBack(claim.id);
+      void this.#link.giveBack(claim.id);
       if (claim.state === "asked") this.#admit(claim);
     }
   }
@@ -299,7 +286,7 @@ export class LeaseQueue implements LeaseHost {
       else if (isDue && losesLeases) this.claims.lose(claim);
       else this.#renew(claim);
     }
-    this.#releases.retry(now);
+    this.#link.retry(now);
     if (decidesHere) this.grantShare();
     else if (claims.waiting > 0) this.#listener.listen();
     if (claims.size > 0) this.wakeIn(Math.min(this.#options.leaseMs / 3, firstDeadline - now));
@@ -339,7 +326,7 @@ export class LeaseQueue implements LeaseHost {
   answeredLate(id: string, { standing, sentAt }: LeaseAnswer): void {
     const claim = this.claims.get(id);
     if (claim === undefined) {
-      void this.#releases.giveBack(id);
+      void this.#link.giveBack(id);
       return;
     }
     this.#extend(claim, sentAt);
@@ -357,6 +344,6 @@ export class LeaseQueue implements LeaseHost {
 
   /** Releases the tickets of callers that wait in this process. */
   releaseTickets(): void {
-    for (const { isKnown, id } of this.claims.line) if (isKnown) void this.#releases.giveBack(id);
+    for (const { isKnown, id } of this.claims.line) if (isKnown) void this.#link.giveBack(id);
   }
 }

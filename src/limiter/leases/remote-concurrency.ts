@@ -28,16 +28,14 @@ import { checkTryOptions, checkWaitOptions, type FairOptions, shareIn } from "..
 import { FIFO, type Order } from "../order.ts";
 import { RemotePlaceMember } from "../place-member.ts";
 import type { RemoteStats, StoreState } from "../remote/outage-stats.ts";
-import {
-  type ConcurrencyStatus,
-  LeaseQueue,
-  type RemoteConcurrencyOptions,
-} from "./lease-queue.ts";
-import type { Claim, RemoteLease } from "./remote-lease.ts";
+import { LeaseQueue, type RemoteConcurrencyOptions } from "./lease-queue.ts";
+import type { Claim, ConcurrencyStatus, RemoteLease } from "./remote-lease.ts";
 
 /** `RedisConcurrencyLimiter`, on any store: its interface says what each member does. */
 export class RemoteConcurrency implements Counted, AsyncDisposable {
   readonly #order: Order;
+  readonly #leases: LeaseQueue;
+  /** The same, or the fair one in front of it. */
   readonly #queue: LeaseQueue | FairLeaseQueue;
 
   /** @param fair the option `fair` */
@@ -48,18 +46,19 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
     options: RemoteConcurrencyOptions,
     fair?: boolean | FairOptions,
   ) {
-    const queue = new LeaseQueue(store, key, declared, options);
+    const leases = new LeaseQueue(store, key, declared, options);
     const order = orderOf(fair);
     this.#order = order;
-    this.#queue = order === FIFO ? queue : new FairLeaseQueue(queue, order, options);
+    this.#leases = leases;
+    this.#queue = order === FIFO ? leases : new FairLeaseQueue(leases, order, options);
   }
 
   get limit(): number {
-    return this.#queue.limit;
+    return this.#leases.claims.limit;
   }
 
   get active(): number {
-    return this.#queue.active;
+    return this.#leases.claims.active;
   }
 
   get waiting(): number {
@@ -67,11 +66,11 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   }
 
   get state(): StoreState {
-    return this.#queue.state;
+    return this.#leases.state;
   }
 
   get stats(): RemoteStats {
-    return this.#queue.stats.stats;
+    return this.#leases.stats.stats;
   }
 
   acquire(options?: WaitOptions): Promise<RemoteLease> {

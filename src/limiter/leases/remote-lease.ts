@@ -20,6 +20,16 @@ export interface RemoteLease extends AsyncDisposable {
   release(): Promise<void>;
 }
 
+/** The status of a limiter, for all processes together. */
+export interface ConcurrencyStatus {
+  /** How many leases may be held at once. */
+  readonly limit: number;
+  /** How many leases are held. */
+  readonly active: number;
+  /** How many callers wait for a lease. */
+  readonly waiting: number;
+}
+
 type Outcome = RemoteLease | undefined | Promise<never>;
 
 /** A claim of a caller at the store: a request, then a ticket or a lease. Callers get it as their lease. */

@@ -7,7 +7,7 @@
 import type { StoreUnavailableError } from "../../ground/errors.ts";
 import { type Breaker, LONGEST_PAUSE_MS } from "../../stores/breaker.ts";
 import type { LeaseReply } from "../../stores/lease-store.ts";
-import { Strategy } from "../remote/store-link.ts";
+import { Strategy } from "../remote/strategy.ts";
 import type { Claims } from "./claims.ts";
 import type { LeaseAnswer, LeaseCall } from "./lease-link.ts";
 
@@ -63,11 +63,13 @@ export class LeaseStrategy extends Strategy<LeaseCall, LeaseAnswer> {
     this.host.replied(reply);
   }
 
-  override late({ what }: LeaseCall, answer: LeaseAnswer): void {
-    if (answer.standing !== "none") this.host.answeredLate(what, answer);
+  override late(call: LeaseCall, answer: LeaseAnswer): void {
+    if (this.kept.delete(call)) call.answer(answer);
+    else if (answer.standing !== "none") this.host.answeredLate(call.what, answer);
   }
 
-  override recovered(_send: (call: LeaseCall) => void): void {
+  override recovered(send: (call: LeaseCall) => void): void {
+    super.recovered(send);
     if (this.awayOnError) this.host.resume();
     else this.host.wake();
   }
@@ -76,10 +78,9 @@ export class LeaseStrategy extends Strategy<LeaseCall, LeaseAnswer> {
 /** Lets callers wait in this process, without a lease; `look` and `limit` requests wait for the store. */
 class WaitWhenUnavailable extends LeaseStrategy {
   override readonly awayOnError = true;
-  readonly #waiting = new Set<LeaseCall>();
 
   override get isAwaited(): boolean {
-    return this.#waiting.size > 0 || this.host.claims.size > this.host.claims.active;
+    return this.holdsRequests || this.host.claims.size > this.host.claims.active;
   }
 
   override get isIdle(): boolean {
@@ -91,24 +92,8 @@ class WaitWhenUnavailable extends LeaseStrategy {
   }
 
   override failed(call: LeaseCall, error: StoreUnavailableError, isSent: boolean): void {
-    if (call.verb === "look" || call.verb === "limit") this.#waiting.add(call);
+    if (call.verb === "look" || call.verb === "limit") this.kept.set(call, undefined);
     else super.failed(call, error, isSent);
-  }
-
-  override late(call: LeaseCall, answer: LeaseAnswer): void {
-    if (this.#waiting.delete(call)) call.answer(answer);
-    else super.late(call, answer);
-  }
-
-  override recovered(send: (call: LeaseCall) => void): void {
-    for (const call of this.abandon()) send(call);
-    super.recovered(send);
-  }
-
-  override abandon(): Iterable<LeaseCall> {
-    const waiting = [...this.#waiting];
-    this.#waiting.clear();
-    return waiting;
   }
 }
 

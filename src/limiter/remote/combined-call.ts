@@ -23,8 +23,8 @@ import type {
   StateLocation,
 } from "../../stores/store.ts";
 import { decision, passing } from "../decision.ts";
+import { GaveUpError } from "../gave-up.ts";
 import {
-  GaveUpError,
   type Look,
   type Part,
   type RateMember,

@@ -18,6 +18,9 @@ export class InForce {
   readonly #names: readonly string[];
   readonly #algorithms: readonly Algorithm[];
   #notes = NONE;
+  /** Those of `numbers`, once they have been read. */
+  #policies: readonly Policy[] | undefined;
+  #policyState: PolicyState | undefined;
 
   constructor(limiter: string, { names, list }: PolicyList) {
     this.#limiter = limiter;
@@ -28,7 +31,11 @@ export class InForce {
 
   /** Processes a reply. A value that is not a limit is published when it first appears. */
   replied({ inForce, notes = NONE }: Pick<StoreReply, "inForce" | "notes">): void {
-    this.numbers = inForce;
+    if (inForce !== this.numbers) {
+      this.numbers = inForce;
+      this.#policies = undefined;
+      this.#policyState = undefined;
+    }
     if (notes === this.#notes) return;
     const before = this.#notes;
     this.#notes = notes;
@@ -40,13 +47,16 @@ export class InForce {
     }
   }
 
+  /** The same array as long as the numbers stay the same. */
   get policies(): readonly Policy[] {
-    return readPoliciesOf(this.#algorithms, this.numbers);
+    this.#policies ??= readPoliciesOf(this.#algorithms, this.numbers);
+    return this.#policies;
   }
 
-  /** A new state under the policies in force. */
+  /** A new state under the policies in force; read-only. */
   get policyState(): PolicyState {
-    return openPolicyState({ names: this.#names, list: this.policies }, 0, 0);
+    this.#policyState ??= openPolicyState({ names: this.#names, list: this.policies }, 0, 0);
+    return this.#policyState;
   }
 
   /** Returns the index of a requested policy that has the limit 0 now; -1 if there is none. */

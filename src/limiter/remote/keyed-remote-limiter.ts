@@ -1,12 +1,29 @@
+import type { Policy } from "../../algorithms/algorithm.ts";
 import { BatchCounter } from "../../stores/batch-id.ts";
+import type { RemoteLimiter as Face } from "../limiter-api.ts";
 import { RemoteLimiter } from "./remote-limiter.ts";
 import { checkKey } from "./remote-options.ts";
 
 /** The constructor arguments of a limiter on a store. */
 export type RemoteArguments = ConstructorParameters<typeof RemoteLimiter>;
 
-/** A limiter on a store that also makes one limiter for each key, under the same policies. */
-export class KeyedRemoteLimiter extends RemoteLimiter {
+/** What a limiter on a store has beside the verbs of all limiters. */
+export interface KeyedVerbs<Name extends string> {
+  /**
+   * Returns the limiter of a key, under the same policies: one for each user, address or URL. Every call
+   * with the same key returns the same object, as long as it is referenced or a caller waits in it.
+   *
+   * @param key any well-formed text
+   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @example
+   * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
+   */
+  for(key: string): Face<Name>;
+  /** The policies in force, by the last reply; before the first reply, the declared ones. */
+  readonly policies: readonly Policy[];
+}
+
+export class KeyedRemoteLimiter extends RemoteLimiter implements KeyedVerbs<string> {
   readonly #make: (key: string) => RemoteLimiter;
   readonly #limiters = new Map<string, WeakRef<RemoteLimiter>>();
   readonly #dropped = new FinalizationRegistry<string>((key) => {
@@ -27,15 +44,6 @@ export class KeyedRemoteLimiter extends RemoteLimiter {
     };
   }
 
-  /**
-   * Returns the limiter of a key, under the same policies: one for each user, address or URL. Every call
-   * with the same key returns the same object, as long as it is referenced or a caller waits in it.
-   *
-   * @param key any well-formed text
-   * @throws RangeError or TypeError that names the argument, its bound and what it got
-   * @example
-   * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
-   */
   for(key: string): RemoteLimiter {
     const known = this.#limiters.get(checkKey("key", key))?.deref();
     if (known !== undefined) return known;

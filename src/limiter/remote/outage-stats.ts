@@ -30,7 +30,7 @@ export interface RemoteStats extends LimiterStats {
   readonly instances?: number;
 }
 
-export class RemoteCounts extends Counts {
+class RemoteCounts extends Counts {
   failed = 0;
   outages = 0;
   unavailableMs = 0;

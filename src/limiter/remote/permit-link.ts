@@ -12,7 +12,8 @@ import {
 } from "../../stores/store.ts";
 import { inOrder, isGranted, NO, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
 import type { Parts } from "./remote-options.ts";
-import { StoreLink, type Strategy } from "./store-link.ts";
+import { StoreLink } from "./store-link.ts";
+import type { Strategy } from "./strategy.ts";
 
 /** The source of permits: the store, or a prefetcher in front of it. */
 export interface PermitSource {

@@ -108,7 +108,7 @@ export class Prefetcher implements PermitSource {
     }
     this.#ready = 0;
     this.#buffer.putBack(answer.parts);
-    this.#keep(this.#closed ? 0 : this.#size.of(this.#parts.inForce).permits);
+    this.#keep(this.#closed ? 0 : this.#size.of(this.#parts.inForce.policyState).permits);
   }
 
   /**
@@ -227,7 +227,7 @@ export class Prefetcher implements PermitSource {
     this.#low = -1;
     if (this.#refill !== undefined || this.#closed) return;
     const { line, inForce } = this.#parts;
-    const half = this.#size.of(inForce).permits / 2;
+    const half = this.#size.of(inForce.policyState).permits / 2;
     if (this.#buffer.left > half) {
       this.#low = half;
       return;
@@ -236,7 +236,7 @@ export class Prefetcher implements PermitSource {
     const reach = Math.max(now, line.turn) + this.#maxAge;
     if (reach < this.#cutAt + this.#maxAge / 2) return;
     this.#size.adapt(now);
-    const { permits, chunk } = this.#size.of(inForce);
+    const { permits, chunk } = this.#size.of(inForce.policyState);
     const count = Math.floor((permits - this.#buffer.left) / chunk);
     if (count > 0) this.#fetch(count, chunk, reach, reach - now);
   }

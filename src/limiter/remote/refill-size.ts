@@ -1,6 +1,4 @@
-import type { Policy } from "../../algorithms/algorithm.ts";
-import { openPolicyState } from "../../stores/joint-policy-state.ts";
-import type { InForce } from "./in-force.ts";
+import type { PolicyState } from "../../stores/policy-state.ts";
 
 /** Most chunks in a refill: a script blocks the other clients of the store while it runs. */
 const MOST_CHUNKS = 1024;
@@ -25,7 +23,7 @@ export class RefillSize {
   readonly #adapts: boolean;
   #permits: number;
   #fetchedAt = -Infinity;
-  #numbers = "";
+  #policyState: PolicyState | undefined;
   #chunk = 1;
 
   constructor(permits: number | "auto") {
@@ -60,16 +58,12 @@ export class RefillSize {
    * the store grants for one instant. A chunk is what the policies let through in a millisecond, the
    * resolution of timers; at least 1, at most half of all.
    *
-   * @param inForce the policies in force, and their numbers in the store's notation
+   * @param policyState a new state under the policies in force
    */
-  of(inForce: Pick<InForce, "numbers" | "policies">): {
-    readonly permits: number;
-    readonly chunk: number;
-  } {
-    const { numbers } = inForce;
-    if (this.#numbers !== numbers) {
-      this.#numbers = numbers;
-      this.#chunk = chunkOf(inForce.policies);
+  of(policyState: PolicyState): { readonly permits: number; readonly chunk: number } {
+    if (this.#policyState !== policyState) {
+      this.#policyState = policyState;
+      this.#chunk = chunkOf(policyState);
     }
     const permits = Math.min(this.#permits, MOST_CHUNKS * this.#chunk);
     const chunk = Math.max(1, Math.min(this.#chunk, Math.floor(permits / 2)));
@@ -77,15 +71,10 @@ export class RefillSize {
   }
 }
 
-function chunkOf(policies: readonly Policy[]): number {
-  const policyStates = policies.map((policy) =>
-    openPolicyState({ names: ["default"], list: [policy] }, 0, 0),
-  );
-  const quotas = policyStates.flatMap((policyState) => policyState.quotas(0));
-  const perMs = quotas.map(({ limit, windowMs }) => limit / windowMs);
+function chunkOf(policyState: PolicyState): number {
+  const perMs = policyState.quotas(0).map(({ limit, windowMs }) => limit / windowMs);
   let chunk = Math.max(1, Math.floor(Math.min(MOST_PERMITS, ...perMs)));
-  const canPass = () =>
-    policyStates.every((policyState) => policyState.earliest(0, chunk) < Infinity);
+  const canPass = () => policyState.earliest(0, policyState.amount(chunk)) < Infinity;
   while (chunk > 1 && !canPass()) chunk = Math.ceil(chunk / 2);
   return chunk;
 }

@@ -1,17 +1,19 @@
 /**
- * A limiter that keeps its state in a remote store. `acquire`, `tryAcquire` and `reserve` make a waiter,
- * which is sent to the store and then waits for the instant of its permits. All other methods send their
- * request with `RemoteQueue.call`.
+ * A limiter that keeps its state in a remote store. The calls for permits are those of `RemoteCalls`, or of
+ * `FairCalls` in front of them. All other methods send their request with `RemoteQueue.call`.
  */
 import type { Policy } from "../../algorithms/algorithm.ts";
 import { writePolicies } from "../../algorithms/index.ts";
 import { atLeastZero, checkNumber } from "../../ground/check.ts";
 import { asyncDispose } from "../../ground/dispose.ts";
-import type { Amount, Permits } from "../../ground/permits.ts";
+import type { Permits } from "../../ground/permits.ts";
 import { openPolicyState } from "../../stores/joint-policy-state.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../../stores/policies.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { Answer, Store, StoreRequest } from "../../stores/store.ts";
+import { type Backlog, type BacklogLimiter, reserveBehind } from "../backlog.ts";
+import { FairCalls } from "../fair/fair-calls.ts";
+import { orderOf } from "../fair/fair-order.ts";
 import type {
   Decision,
   RemoteLimiter as Face,
@@ -20,35 +22,25 @@ import type {
   TryOptions,
   WaitOptions,
 } from "../limiter-api.ts";
-import { asMember, ForeignMember, type RateMember } from "../member.ts";
+import { asMember, isFair, type RateMember, type SharedLimiter } from "../member.ts";
 import type { Counted } from "../meter.ts";
-import {
-  checkShareOptions,
-  checkSignalOptions,
-  checkTryOptions,
-  isTryOptions,
-  refuseShares,
-  shareIn,
-} from "../options.ts";
-import { remoteMember } from "./combined-call.ts";
+import { isTryOptions } from "../options.ts";
+import { FIFO } from "../order.ts";
 import { InForce } from "./in-force.ts";
 import { OutageStats, type RemoteStats, type StoreState } from "./outage-stats.ts";
+import { RemoteCalls } from "./remote-calls.ts";
 import type { Parts } from "./remote-options.ts";
 import { counterOf, type RemoteOptions, refuseStrict } from "./remote-options.ts";
 import { RemoteQueue } from "./remote-queue.ts";
-import { RemoteReservation } from "./remote-reservation.ts";
-import { Caller, type Wanted } from "./remote-waiter.ts";
 import { WaitLine } from "./wait-line.ts";
 
-const AT_ONCE = Promise.resolve(0);
-const GRANTED = Promise.resolve(true);
-
-/** Takes permits that can be used now, as `decide` does, but neither counts nor publishes a refusal. */
-export const takeQuietly: unique symbol = Symbol("take quietly");
-
-export class RemoteLimiter implements Face, Counted, AsyncDisposable {
+export class RemoteLimiter
+  implements Face, Counted, BacklogLimiter, SharedLimiter, AsyncDisposable
+{
+  readonly [isFair]: boolean;
   readonly #parts: Parts;
   readonly #queue: RemoteQueue;
+  readonly #calls: RemoteCalls | FairCalls;
   /** Counts the processes; shared with the limiters of its keys. */
   protected readonly processes: ProcessCounter | undefined;
 
@@ -65,97 +57,50 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
       meter: stats.meter(declared.names, options.key),
     };
     this.#queue = new RemoteQueue(store, key, this.#parts);
+    const calls = new RemoteCalls(this.#queue);
+    const order = orderOf(options.fair);
+    this[isFair] = order !== FIFO;
+    this.#calls = this[isFair] ? new FairCalls(calls, this.#queue, order) : calls;
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
-    if (options === undefined && this.#isPrefetched(permits)) return AT_ONCE;
-    return new Promise((resolve) => {
-      const wanted = this.#wanted(permits, Infinity, checkSignalOptions(options));
-      this.#queue.send(new Caller(this.#queue, wanted, false, resolve));
-    });
+    return this.#calls.acquire(permits, options);
   }
 
   tryAcquire(permits?: Permits | TryOptions): Promise<boolean>;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
-  tryAcquire(first: Permits | TryOptions = 1, second?: number | TryOptions): Promise<boolean> {
-    if (second === undefined && isTryOptions(first)) return this.tryAcquire(1, first);
-    const permits = first as Permits;
-    const wait = second === undefined ? 0 : second;
-    if (wait === 0 && this.#isPrefetched(permits)) return GRANTED;
-    return new Promise((resolve) => {
-      const { micros, signal } = checkTryOptions(wait);
-      refuseShares(shareIn(wait));
-      const wanted = this.#wanted(permits, micros, signal);
-      this.#queue.send(new Caller(this.#queue, wanted, true, resolve));
-    });
+  tryAcquire(first: Permits | TryOptions = 1, wait?: number | TryOptions): Promise<boolean> {
+    if (wait !== undefined) return this.#calls.tryAcquire(first as Permits, wait);
+    if (isTryOptions(first)) return this.#calls.tryAcquire(1, first);
+    return this.#calls.tryAcquire(first, 0);
   }
 
   reserve(permits: Permits = 1, options?: ShareOptions): Promise<Reservation> {
-    return new Promise((resolve) => {
-      checkShareOptions(options);
-      refuseShares(options);
-      const wanted = this.#wanted(permits, Infinity, undefined);
-      this.#queue.send(new RemoteReservation(this.#queue, wanted, resolve));
-    });
+    return this.#calls.reserve(permits, options);
   }
 
-  /** Checks the arguments of a call for permits that can be used within `longest`, microseconds. */
-  #wanted(permits: Permits, longest: number, signal: AbortSignal | undefined): Wanted {
-    signal?.throwIfAborted();
-    const amount = this.#parts.policyState.amount(permits);
-    this.#queue.checkOpen();
-    return { permits, amount, longest: this.#queue.hasRoom(amount) ? longest : 0, signal };
+  [reserveBehind](
+    permits: Permits,
+    _backlog?: Backlog,
+    options?: ShareOptions,
+  ): Promise<Reservation> {
+    return this.#calls.reserveBehind(permits, options);
   }
 
-  /** Takes prefetched permits, if there are enough and no caller waits; returns whether it has. */
-  #isPrefetched(permits: Permits): boolean {
-    if (!this.#queue.prefetcher?.take(permits)) return false;
-    this.#parts.meter.counts.granted += 1;
-    return true;
+  decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
+    return this.#calls.decide(permits, options);
   }
 
-  async decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
-    const amount = this.#amount(permits, options);
-    const decided = await this.#decide(amount);
-    if (!decided.allowed) this.#parts.meter.refused(amount, "too-long", () => decided);
-    return decided;
-  }
-
-  async [takeQuietly](permits: Permits): Promise<boolean> {
-    const { allowed } = await this.#decide(this.#parts.policyState.amount(permits));
-    return allowed;
-  }
-
-  async #decide(amount: Amount): Promise<Decision> {
-    const decided = await this.#queue.decide("decide", amount);
-    if (decided.allowed) this.#parts.meter.granted(amount, 0);
-    return decided;
-  }
-
-  async peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
-    return this.#queue.decide("peek", this.#amount(permits, options));
-  }
-
-  #amount(permits: Permits, options: ShareOptions | undefined): Amount {
-    checkShareOptions(options);
-    refuseShares(options);
-    return this.#parts.policyState.amount(permits);
+  peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
+    return this.#calls.peek(permits, options);
   }
 
   async charge(permits: Permits): Promise<void> {
-    await this.#queue.change("charge", this.#possible(permits));
+    await this.#queue.change("charge", this.#queue.possible(permits));
   }
 
   async refund(permits: Permits): Promise<void> {
-    await this.#queue.change("refund", this.#possible(permits));
-  }
-
-  /** Returns the amount. @throws PermitsExceedCapacityError if the policies could never let it through */
-  #possible(permits: Permits): Amount {
-    const amount = this.#parts.policyState.amount(permits);
-    const { policyState, inForce } = this.#parts;
-    if (policyState.earliest(0, amount) === Infinity) throw inForce.excess(amount);
-    return amount;
+    await this.#queue.change("refund", this.#queue.possible(permits));
   }
 
   /**
@@ -198,16 +143,6 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     return this.#queue.call({ request: () => request, result: (answer) => answer });
   }
 
-  /**
-   * Ends the limiter in this process. Waiting callers, in `ready()` too, are rejected with a
-   * LimiterClosedError, and so is every later call. Their promised permits and all prefetched ones return
-   * to the store. Reservations that no caller awaits stay valid.
-   *
-   * @returns a promise that resolves when no request is under way any more, or after `timeoutMs`
-   * @example
-   * await limiter.close();
-   * redis.disconnect();
-   */
   close(): Promise<void> {
     return this.#queue.close();
   }
@@ -216,9 +151,9 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     return this.close();
   }
 
-  /** @param enter of a fair limiter in front of this one */
-  [asMember](enter?: RateMember["enter"]): RateMember {
-    return remoteMember(this.#queue, enter) ?? new ForeignMember(this, enter);
+  /** In a combination all limiters on one server are asked in one step: see `in-order.ts`. */
+  [asMember](options?: ShareOptions): RateMember {
+    return this.#calls.member(options);
   }
 
   /** Whether the store answered the last request; or `"closed"`. */

@@ -98,16 +98,12 @@ export const SHARED_OPTIONS = [
 /** A function that returns the present number, 1 or more; or `"auto"`: the store counts the processes. */
 export type Instances = (() => number) | "auto";
 
-export interface RemoteOptions {
+/** The checked options of a limiter, and what it shares with others. */
+export interface RemoteOptions extends Pick<SharedOptions, "fair"> {
   readonly name: string;
   readonly maxWaiting: number;
   readonly timeoutMs: number;
-  /**
-   * What calls do while the store is away: fail, wait for it, or be granted in this process: all of
-   * them (`"allow"`), or as many as this process' share of the limit allows (`"local"`).
-   */
   readonly whenUnavailable: "throw" | "wait" | "allow" | "local";
-  /** How many processes share the limit, 1 or more; required by `"local"`. */
   readonly instances?: Instances;
   readonly clock: Clock;
   /**
@@ -117,7 +113,6 @@ export interface RemoteOptions {
   readonly epoch: number | undefined;
   /** For each policy: the number of the store's key that holds its limit; undefined: no key does. */
   readonly limitsKeptAt?: readonly (number | undefined)[];
-  /** Reserves permits before a caller asks for them. */
   readonly prefetch?: Prefetch | undefined;
   /** The key, for a limiter of one key; events and counters are shared with the other keys. */
   readonly key?: string;
@@ -170,6 +165,7 @@ export function checkShared(
       clock: clock === undefined ? systemClock : checkClock(clock),
       epoch: clock && toMicros(clock.epochMs ?? 0),
       limitsKeptAt: limits.keptAt,
+      fair: options.fair,
       prefetch: checkPrefetch(options.prefetch),
     },
   };

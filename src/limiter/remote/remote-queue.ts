@@ -6,7 +6,7 @@ import type { Policy } from "../../algorithms/algorithm.ts";
 import { AbortGroups } from "../../ground/abort-groups.ts";
 import { LimiterClosedError, QueueFullError } from "../../ground/errors.ts";
 import { LinkedList } from "../../ground/linked-list.ts";
-import { type Amount, sizeOf } from "../../ground/permits.ts";
+import { type Amount, type Permits, sizeOf } from "../../ground/permits.ts";
 import type { Answer, Store } from "../../stores/store.ts";
 import { decision } from "../decision.ts";
 import type { Decision } from "../limiter-api.ts";
@@ -111,6 +111,14 @@ export class RemoteQueue implements WaiterHost, HereHost {
       return { ...quota, allowed: !isClosed, ...(isClosed && { limit: 0, remaining: 0 }) };
     });
     return decision(policyState.names, quotas, amount, Infinity, closed);
+  }
+
+  /** Returns the amount. @throws PermitsExceedCapacityError if the policies could never let it through */
+  possible(permits: Permits): Amount {
+    const { policyState, inForce } = this.parts;
+    const amount = policyState.amount(permits);
+    if (inForce.policyState.earliest(0, amount) === Infinity) throw inForce.excess(amount);
+    return amount;
   }
 
   change(verb: ChangeVerb, amount: Amount): Promise<void> {

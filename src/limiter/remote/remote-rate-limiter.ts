@@ -15,26 +15,34 @@ export interface RateSetting {
   readonly rateInUse?: number | undefined;
 }
 
-/** Guava's RateLimiter, with its state in a store. */
-export class RemoteRateLimiter extends RemoteLimiter {
+/** The verbs that a rate limiter on a store has beside those of all limiters. */
+export interface RateVerbs {
   /**
    * Returns the permits per second in force, by the last reply; before the first reply, the declared
    * number. 0 if operators have closed the limiter with `limitKey`.
    */
-  getRate(): number {
-    return this.isShut ? 0 : this.#policy.permitsPerSecond;
-  }
-
+  getRate(): number;
   /**
    * Changes the rate from now on for every limiter that was created with this name and the same numbers,
    * until the next `setRate` or `resetRate`. Code that declares other numbers does not follow it.
    *
    * @param permitsPerSecond above 0, `Infinity` for no limit
    * @returns which code follows the new rate, as far as the store knows: see `RateSetting`
+   * @throws (as a rejection) RangeError or TypeError; StoreUnavailableError
    * @example
    * const { reaches, rateInUse } = await limiter.setRate(10);
    * if (reaches === "only-this-declaration") console.warn(`others declare other numbers: ${rateInUse}`);
    */
+  setRate(permitsPerSecond: number): Promise<RateSetting>;
+  /** Restores the declared rate. */
+  resetRate(): Promise<void>;
+}
+
+export class RemoteRateLimiter extends RemoteLimiter implements RateVerbs {
+  getRate(): number {
+    return this.isShut ? 0 : this.#policy.permitsPerSecond;
+  }
+
   async setRate(permitsPerSecond: number): Promise<RateSetting> {
     const writtenUnder = await this.setPolicies(repaced(this.#policy, permitsPerSecond));
     if (writtenUnder === "=") return { reaches: "users" };
@@ -43,7 +51,6 @@ export class RemoteRateLimiter extends RemoteLimiter {
     return { reaches: "only-this-declaration", rateInUse: used?.numbers[0] };
   }
 
-  /** Restores the declared rate. */
   async resetRate(): Promise<void> {
     await this.resetPolicies();
   }

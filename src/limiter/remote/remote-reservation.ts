@@ -121,12 +121,11 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   async settle(actual: Permits): Promise<void> {
     const used = this.host.parts.policyState.amount(actual, atLeastZero);
     const before = this.#taken;
-    const after = combine(before, used, (was, is = was) => is);
-    this.#taken = after;
     const changes: Promise<void>[] = [];
     const change = (verb: ChangeVerb) => (permits: Amount) =>
       void changes.push(this.host.change(verb, permits));
-    correct({ charge: change("charge"), refund: change("refund") }, before, used);
+    const after = correct({ charge: change("charge"), refund: change("refund") }, before, used);
+    this.#taken = after;
     try {
       await Promise.all(changes);
     } catch (error) {

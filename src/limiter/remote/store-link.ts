@@ -8,88 +8,9 @@ import { StoreUnavailableError } from "../../ground/errors.ts";
 import { LostReplyError } from "../../stores/batch-id.ts";
 import { Breaker, type BreakerListener } from "../../stores/breaker.ts";
 import type { Store } from "../../stores/store.ts";
-import {
-  type Batchable,
-  Batcher,
-  type BatchHandler,
-  type BatchLimits,
-  type SentBatch,
-} from "./batcher.ts";
+import { Batcher, type BatchHandler, type BatchLimits, type SentBatch } from "./batcher.ts";
 import type { OutageStats } from "./outage-stats.ts";
-
-/** A request to a store, with a method for each outcome. */
-export interface PendingRequest<Answer> extends Batchable {
-  answer(answer: Answer, sentAt: number): void;
-  fail(error: unknown): void;
-  /** Returns what the store has granted: the caller has left, or the request has failed, before the reply. */
-  returnToStore?(answer: Answer): void;
-}
-
-/**
- * Handles requests while the store is away: a subclass for each value of `whenUnavailable`. This class
- * fails them.
- */
-export class Strategy<Request extends PendingRequest<Answer>, Answer> {
-  /** Whether an error reply means that the store is away; a time-out always does. */
-  readonly awayOnError: boolean = false;
-  /** Whether the store counts as away when the client reports that it has no connection. */
-  readonly awayOnDisconnect: boolean = false;
-
-  /** Whether a caller waits for the store. */
-  get isAwaited(): boolean {
-    return false;
-  }
-
-  /** Whether the strategy holds requests that it sends when the store is back. */
-  get holdsRequests(): boolean {
-    return false;
-  }
-
-  /** Whether the outage leaves nothing to do when the store is back. */
-  get isIdle(): boolean {
-    return !this.holdsRequests;
-  }
-
-  /** Returns the breaker to use, of those of a connection. */
-  breaker(breaker: Breaker): Breaker {
-    return breaker;
-  }
-
-  /** Called for each answer that arrives in time. */
-  answered(_request: Request, _answer: Answer): void {}
-
-  /**
-   * Handles a request that the store did not answer.
-   *
-   * @param _isSent the request was sent: the store may have run it, or may still run it
-   */
-  failed(request: Request, error: StoreUnavailableError, _isSent: boolean): void {
-    request.fail(error);
-  }
-
-  /** Handles the late reply to a request that has failed. */
-  late(request: Request, answer: Answer, _sentAt: number): void {
-    request.returnToStore?.(answer);
-  }
-
-  /** Returns a request to add to the batch that is about to be sent, if any. */
-  piggyback(): Request | undefined {
-    return undefined;
-  }
-
-  /** Called when an outage begins. */
-  lost(): void {}
-
-  /** Called when the store is back. @param send sends a request ahead of all later ones */
-  recovered(send: (request: Request) => void): void {
-    for (const request of this.abandon()) send(request);
-  }
-
-  /** Called when the limiter is closed, too. @returns the requests that the strategy holds */
-  abandon(): Iterable<Request> {
-    return [];
-  }
-}
+import type { PendingRequest, Strategy } from "./strategy.ts";
 
 export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   implements BreakerListener, BatchHandler<Request, Answer | undefined>

@@ -5,8 +5,8 @@ export interface LuaTwin {
   /** Registers the twin in the table `algorithms`. */
   readonly lua: string;
   /**
-   * The parts of the hot path that depend on the algorithm, for a limiter with this algorithm alone: they
-   * replace the numbered marks of hot.lua. Absent: the algorithm has none.
+   * The parts of the hot path that depend on the algorithm, for a limiter with this algorithm alone, by the marks
+   * that they replace: numbers in hot.lua, and in other parts the names of functions. Absent: the algorithm has none.
    */
-  readonly hot?: readonly string[];
+  readonly hot?: Readonly<Record<string, string>>;
 }

@@ -97,7 +97,7 @@ function stepsOf(used: readonly LuaTwin[], verbs: string) {
 /** Returns the steps of the algorithm's hot path; empty for several algorithms, or without a hot path. */
 function hotPathOf(twins: readonly LuaTwin[]): HotPath {
   const parts = twins.length === 1 ? twins[0]?.hot : undefined;
-  const text = parts === undefined ? "" : withSteps(hotLua, Object.fromEntries(parts.entries()));
+  const text = parts === undefined ? "" : withSteps(withSteps(hotLua, parts), parts);
   const [make = "", args = "", key = ""] = text.split(/--> \w+\n/);
   return { make, args, key };
 }

@@ -296,7 +296,7 @@ test("close rejects the callers that wait here, and later ones", async () => {
     ["a", "b", "b"].map((share) => `${share}: LIMITER_CLOSED`),
   );
   assert.instance(await failure(() => limiter.acquire({ share: "a" })), LimiterClosedError);
-  assert.is(limiter.waiting, 0);
+  assert.equal([limiter.waiting, limiter.stats.cancelled], [0, 3]);
 });
 
 test("a higher limit is used at once", async () => {

@@ -207,19 +207,22 @@ test("back before the failed callers know of the outage: they ask again", async 
   assert.is(news(), "c");
 });
 
-fifo("a caller that aborts in the turn of its request sends nothing", async () => {
-  const breaker = new Breaker();
-  const { store, limiter, ask, news } = open("throw", 1, { breaker });
-  ask("a");
-  breaker.join(
-    { timeoutMs: 100, isAwaited: false, probe: () => Promise.reject(AWAY), ...QUIET },
-    AWAY,
-  );
-  ask("b");
-  await settled();
-  assert.is(news(), "a: STORE_UNAVAILABLE b: STORE_UNAVAILABLE");
-  assert.equal([store.batches, limiter.active], [[], 0]);
-});
+fifo(
+  "an outage that another limiter notices in the turn of a request fails it before it is sent",
+  async () => {
+    const breaker = new Breaker();
+    const { store, limiter, ask, news } = open("throw", 1, { breaker });
+    ask("a");
+    breaker.join(
+      { timeoutMs: 100, isAwaited: false, probe: () => Promise.reject(AWAY), ...QUIET },
+      AWAY,
+    );
+    ask("b");
+    await settled();
+    assert.is(news(), "a: STORE_UNAVAILABLE b: STORE_UNAVAILABLE");
+    assert.equal([store.batches, limiter.active], [[], 0]);
+  },
+);
 
 test("close: earlier calls are answered, later ones are refused", async () => {
   const { limiter } = open("wait", 1);

@@ -9,11 +9,15 @@ import {
   tokenBucket,
 } from "../../../src/index.ts";
 import { RefillSize } from "../../../src/limiter/remote/refill-size.ts";
+import { openPolicyState } from "../../../src/stores/joint-policy-state.ts";
 import { suite } from "../../support/suite.ts";
 
 const bursty = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond });
 
-const inForce = (numbers: string) => ({ numbers, policies: readPolicies(numbers) });
+const inForce = (numbers: string) => {
+  const list = readPolicies(numbers);
+  return openPolicyState({ names: list.map((_, i) => `${i}`), list }, 0, 0);
+};
 
 const test = suite("the size of a refill");
 

@@ -1,14 +1,12 @@
 import { getEventListeners } from "node:events";
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
-import type { Algorithm } from "../../../src/algorithms/algorithm.ts";
-import { smooth } from "../../../src/algorithms/smooth/smooth.ts";
+import { writePolicies } from "../../../src/algorithms/index.ts";
 import {
   gcra,
   PermitsExceedCapacityError,
   type Policy,
   QueueFullError,
-  type SmoothPolicy,
   smoothBursty,
   smoothWarmingUp,
   tokenBucket,
@@ -58,6 +56,15 @@ batches("calls of one turn share a batch, in order, equal neighbours as one", as
     ].join(", "),
   );
   assert.equal([waited, tried, told.allowed, peeked.waitMs], [0, false, false, 100]);
+});
+
+batches("charge and refund are checked against the policies in force", async () => {
+  const small = gcra({ limit: 2, periodMs: 1000 });
+  const { limiter } = onHand(small);
+  assert.instance(await failure(() => limiter.charge(5)), PermitsExceedCapacityError);
+  await limiter.update(gcra({ limit: 10, periodMs: 1000 }));
+  await limiter.charge(5);
+  assert.is((await limiter.peek()).remaining, 5);
 });
 
 batches("calls during a batch take the next one together", async () => {
@@ -250,7 +257,8 @@ waiting("callers whose instants lie in a pause keep their distances after it", a
 });
 
 waiting("a request that can never pass is an error, for every verb", async () => {
-  const { store, limiter } = onHand(holds(5));
+  const five = tokenBucket({ capacity: 5, refill: 5, everyMs: 1000 });
+  const { store, limiter } = onHand(five);
   const verbs: (() => Promise<unknown>)[] = [
     () => limiter.charge(6),
     () => limiter.refund(6),
@@ -263,7 +271,7 @@ waiting("a request that can never pass is an error, for every verb", async () =>
           quotas: [],
           deficit: [],
         };
-        return { inForce: "s4", answers: [never] };
+        return { inForce: writePolicies([five]), answers: [never] };
       };
       return limiter.acquire(6);
     },
@@ -280,15 +288,6 @@ waiting("a request that can never pass is an error, for every verb", async () =>
     assert.equal(facts, { policy: "default", permits: 6, capacity: 5 });
   }
 });
-
-/** Bursty, but without lending. */
-function holds(capacity: number): Policy {
-  const bounded: Algorithm<SmoothPolicy> = {
-    ...(smooth as Algorithm<SmoothPolicy>),
-    earliest: (_policy, _state, from, permits) => (permits > capacity ? Infinity : from),
-  };
-  return { ...smoothBursty({ permitsPerSecond: capacity - 1 }), algorithm: bounded as Algorithm };
-}
 
 waiting.run();
 

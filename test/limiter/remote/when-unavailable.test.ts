@@ -379,6 +379,31 @@ away("charges, refunds and pauses apply locally, and at the store after recovery
   );
 });
 
+away("an outage after an update is under the new numbers", async () => {
+  const { limiter, leave } = make(fixedWindow({ limit: 8, windowMs: 60_000 }));
+  assert.instance(await failure(() => limiter.acquire(12)), PermitsExceedCapacityError);
+  await limiter.update(fixedWindow({ limit: 16, windowMs: 60_000 }));
+  leave();
+  assert.equal([await limiter.tryAcquire(12), await limiter.tryAcquire()], [true, false]);
+});
+
+away("an outage of two hours charges what is used at its end", async () => {
+  const { limiter, clock, store, leave, comeBack } = await idle(
+    fixedWindow({ limit: 8, windowMs: 3600_000 }),
+  );
+  assert.is(await limiter.tryAcquire(7), true);
+  leave();
+  assert.is(await limiter.tryAcquire(), false);
+  await clock.advance(2 * 3600_000);
+  assert.is(await limiter.tryAcquire(), true);
+  const { length } = store.batches;
+  await comeBack();
+  assert.equal(
+    store.batches.slice(length).map((_, i) => store.sent(length + i - store.batches.length)),
+    ["pause 0", "settle 1, deficit"],
+  );
+});
+
 away("reservations keep their instants; corrections reach the state, wherever it is", async () => {
   const { limiter, clock, store, pass, leave, comeBack } = await idle(ten);
   await limiter.acquire(11);

@@ -4,6 +4,8 @@ import { dirname, join } from "node:path";
 /** What an entry of the package exports. */
 export interface Export {
   readonly name: string;
+  /** Its declaration, as file and name: the same for all entries that export it. */
+  readonly declaredAs: string;
   /** The members of an interface or class that its own declaration lists; none for other kinds. */
   readonly members: readonly string[];
   /** Those of its members, and the export itself, that have no doc comment, here or in a base. */
@@ -29,7 +31,7 @@ export function exportsOf(file: string): Export[] {
     const list = /^export (?:type )?\{([^}]*)\} from "([^"]+)"$/.exec(statement);
     const own = /^export (?:class|interface|function|const|type) (\w+)/.exec(statement)?.[1];
     if (list) found.push(...named(list[1] ?? "", join(dirname(file), list[2] ?? "")));
-    else if (own && found.every(({ name }) => name !== own)) found.push(exportOf(text, own));
+    else if (own && found.every(({ name }) => name !== own)) found.push(exportOf(text, file, own));
     else if (own === undefined) throw new Error(`${file}: unknown form of export: ${statement}`);
   }
   return found;
@@ -43,11 +45,11 @@ function named(list: string, from: string): Export[] {
     .filter((item) => item !== "")
     .map((item) => {
       const [declared = "", name = declared] = item.split(" as ");
-      return { ...exportOf(text, declared), name };
+      return { ...exportOf(text, from, declared), name };
     });
 }
 
-function exportOf(text: string, name: string): Export {
+function exportOf(text: string, file: string, name: string): Export {
   const declaration = new RegExp(
     `^(.*)\n(?:export )?(?:declare )?(?:abstract )?(?:class|interface|function|const|type) ${name}\\b`,
     "m",
@@ -62,6 +64,7 @@ function exportOf(text: string, name: string): Export {
     .map((each) => each.name);
   return {
     name,
+    declaredAs: `${file} ${name}`,
     members: members.map((each) => each.name),
     undocumented: [...(isBare ? [name] : []), ...bare.map((each) => `${name}.${each}`)],
   };

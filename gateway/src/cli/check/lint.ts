@@ -14,7 +14,8 @@ export type LintCode =
   | "global-without-redis"
   | "shadowed-url"
   | "same-url"
-  | "no-such-value";
+  | "no-such-value"
+  | "useless-exception";
 
 export interface Finding extends Problem {
   readonly level: "error" | "warning";
@@ -63,7 +64,7 @@ export function lint(rules: readonly Rule[], hasRedis: boolean): readonly Findin
       ...noSuchValue(one),
     ];
   });
-  found.push(...shadowedUrls(byPath, shades), ...sameUrls(known));
+  found.push(...shadowedUrls(byPath, shades), ...sameUrls(known), ...uselessExceptions(rules));
   return found.sort((a, b) => a.line - b.line || a.column - b.column);
 }
 
@@ -264,5 +265,29 @@ function sameUrls(known: readonly Known[]): readonly Finding[] {
     reported.add(url);
     const message = `url ${url} is the same as ${other.url} (${lineOf(other.rule)}): the rules of both apply`;
     return [warning(rule, "same-url", message)];
+  });
+}
+
+/** Finds exceptions that exempt no path of a rule. Rules of the same list have the same ones. */
+function uselessExceptions(rules: readonly Rule[]): readonly Finding[] {
+  const reported = new Set<string>();
+  return rules.flatMap((rule) =>
+    rule.except.flatMap((path) => {
+      const { urls, exact } = rule;
+      const message = `except ${path} exempts nothing: it is not below ${urls.join(" or ")}`;
+      if (urls.some((url) => meet(url, path, exact)) || reported.has(message)) return [];
+      reported.add(message);
+      return [warning(rule, "useless-exception", message)];
+    }),
+  );
+}
+
+/** Whether a path can be at or below an exception while a rule for the URL applies to it. */
+function meet(url: string, exception: string, exact: boolean): boolean {
+  const [here, there] = [readPattern(url), readPattern(exception)];
+  return there.every((segment, i) => {
+    const own = here[i];
+    if (own === undefined) return !exact;
+    return own === ANY || segment === ANY || own === segment;
   });
 }

@@ -297,4 +297,26 @@ rules:
   );
 });
 
+test("an exception that exempts nothing", () => {
+  const messages = (text: string) =>
+    lint(readRules(text), false).map(({ code, message }) => `${code}: ${message}`);
+  const rules =
+    "rules: [{ actor: all, unit: hour, rpu: 1 }, { actor: device, unit: hour, rpu: 1 }]";
+  assert.equal(messages(`{ url: [/api, /v2], except: [/api/free, /helth], ${rules} }`), [
+    "useless-exception: except /helth exempts nothing: it is not below /api or /v2",
+  ]);
+  for (const [url, except] of [
+    ["/", "/health"],
+    ["/api", "/api"],
+    ["/api/:id/posts", "/api/7"],
+    ["/api/users", "/API/:id/x"],
+    ["/*/x", "/api"],
+  ]) {
+    assert.equal(messages(`{ url: "${url}", except: "${except}", ${rules} }`), [], except);
+  }
+  assert.equal(messages(`{ url: /api, exact: true, except: /api/free, ${rules} }`), [
+    "useless-exception: except /api/free exempts nothing: it is not below /api",
+  ]);
+});
+
 test.run();

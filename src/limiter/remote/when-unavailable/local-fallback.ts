@@ -4,13 +4,13 @@
  * permits used here are charged to it. Reservations keep their instants.
  */
 import type { Policy } from "../../../algorithms/algorithm.ts";
-import { share } from "../../../algorithms/index.ts";
 import type { PermitsExceedCapacityError } from "../../../ground/errors.ts";
 import type { Amount } from "../../../ground/permits.ts";
-import type { OutagePolicyState } from "../../../stores/outage-policy-state.ts";
+import { lackedMore, sharesOf } from "../../../stores/outage-policy-state.ts";
 import type { PolicyState } from "../../../stores/policy-state.ts";
-import { decision, passing } from "../../decision.ts";
+import { passing } from "../../decision.ts";
 import type { Decision } from "../../limiter-api.ts";
+import { Timeline } from "../../timeline.ts";
 import { Waiter } from "../../waiter.ts";
 import { WaiterQueue } from "../../waiter-queue.ts";
 import type { ChangeVerb, Here, Visitor } from "../permit-request.ts";
@@ -28,7 +28,7 @@ export interface Room {
 /** This process' share of the policies, at most 1, and how the state for a share is opened. */
 export interface LocalShare {
   fraction(): number;
-  open(fraction: number, now: number, epoch: number): OutagePolicyState;
+  open(fraction: number, now: number, epoch: number): PolicyState;
 }
 
 /** The result of an outage, for the store when it is back. */
@@ -44,7 +44,12 @@ export class LocalFallback implements Here {
   readonly #parts: Parts;
   readonly #room: Room;
   readonly #share: LocalShare;
+  readonly #time: Timeline;
   readonly #queue: WaiterQueue;
+  /** The state as if no request had been granted in this process. */
+  readonly #idle: PolicyState;
+  /** The same, as if the store had run the changes that were sent before the outage. */
+  #idleIfRun: PolicyState | undefined;
   readonly #visitors = new Set<Visitor>();
   /** The full policies: they decide which requests the store would never let through. */
   readonly #whole: PolicyState;
@@ -61,9 +66,14 @@ export class LocalFallback implements Here {
     this.#whole = parts.inForce.policyState;
     this.#policies = parts.inForce.policies;
     this.#fraction = share.fraction();
-    this.#queue = WaiterQueue.over(parts.clock, (now, epoch) =>
-      share.open(this.#fraction, now, epoch),
+    this.#time = new Timeline(
+      parts.clock,
+      () => this.#queue.rearm(),
+      (by) => this.#rebase(by),
     );
+    const policyState = share.open(this.#fraction, this.#time.last, this.#time.epoch);
+    this.#idle = policyState.copy();
+    this.#queue = new WaiterQueue(this.#time, policyState);
     this.#askedAgainAt = this.#queue.now() + SHARE_HOLDS;
   }
 
@@ -131,23 +141,22 @@ export class LocalFallback implements Here {
     const excess = this.#excess(amount);
     if (excess !== undefined) throw excess;
     const queue = this.#queue;
-    const { names } = queue.policyState;
     const now = this.#now();
     if (verb === "decide" && queue.grant(now, amount)) {
       this.#parts.stats.granted(amount);
-      return passing(names, queue.policyState.quotas(now), amount);
+      return passing(queue.policyState.names, queue.policyState.quotas(now), amount);
     }
-    const { instant, slowest, quotas } = queue.outlook(now, amount);
-    const isFull = instant > now && !this.#room.hasRoom(amount);
-    return decision(names, quotas, amount, isFull ? Infinity : instant - now, slowest);
+    return queue.look(now, amount, () => this.#room.hasRoom(amount));
   }
 
   change(verb: ChangeVerb, amount: Amount, isSent: boolean): void {
-    this.#queue.change((policyState, now) => {
-      const deed = (one: PolicyState) => apply(one, verb, now, amount);
-      if (isSent) (policyState as OutagePolicyState).changeSent(deed, verb === "refund");
-      else deed(policyState);
-    });
+    this.#queue.change((policyState, now) => apply(policyState, verb, now, amount));
+    if (!isSent) return;
+    const now = this.#time.last;
+    this.#idleIfRun ??= this.#idle.copy();
+    apply(this.#idleIfRun, verb, now, amount);
+    // it must not happen twice, so the store never gets it again
+    if (verb === "refund") apply(this.#idle, verb, now, amount);
   }
 
   /** Called on a late reply: the store has run the requests that were sent before the outage. */
@@ -173,7 +182,8 @@ export class LocalFallback implements Here {
     for (const caller of callers) caller.leaveHere?.();
     for (const visitor of visitors) visitor.leaveHere = undefined;
     const now = this.#queue.now();
-    const used = (this.#queue.outcome as OutagePolicyState).used(now, this.#sentWasRun);
+    const idle = (this.#sentWasRun ? this.#idleIfRun : undefined) ?? this.#idle;
+    const used = lackedMore(this.#queue.outcome, idle, now);
     return { used, pause: Math.max(0, this.#pausedUntil - now), callers };
   }
 
@@ -185,16 +195,29 @@ export class LocalFallback implements Here {
     const before = this.#fraction;
     this.#fraction = this.#share.fraction();
     if (this.#fraction !== before) {
-      this.#queue.change((policyState, at, epoch) =>
-        (policyState as OutagePolicyState).reshare(at, this.#policies, this.#fraction, epoch),
-      );
+      const shares = this.#shares;
+      this.#queue.resize(shares);
+      for (const idle of this.#idles) idle.resize(this.#time.last, shares, this.#time.epoch);
     }
     return now;
   }
 
+  get #shares(): readonly Policy[] {
+    return sharesOf(this.#policies, this.#fraction);
+  }
+
+  get #idles(): readonly PolicyState[] {
+    return this.#idleIfRun === undefined ? [this.#idle] : [this.#idle, this.#idleIfRun];
+  }
+
+  #rebase(by: number): boolean {
+    if (!this.#queue.rebase(by)) return false;
+    for (const idle of this.#idles) idle.shift(-by);
+    return true;
+  }
+
   #full(amount: Amount): Error {
-    const shares = this.#policies.map((policy) => share(policy, this.#fraction));
-    return this.#room.full(amount, shares);
+    return this.#room.full(amount, this.#shares);
   }
 }
 

@@ -2,14 +2,9 @@
 import type { StoreUnavailableError } from "../../../ground/errors.ts";
 import { MacrotaskGate } from "../../../ground/macrotask-gate.ts";
 import { type Amount, combine, sizeOf } from "../../../ground/permits.ts";
-import { openPolicyState } from "../../../stores/joint-policy-state.ts";
-import {
-  OpenPolicyState,
-  type OutagePolicyState,
-  SharePolicyState,
-  type Snapshot,
-} from "../../../stores/outage-policy-state.ts";
+import { openShare, openWithoutLimit, type Snapshot } from "../../../stores/outage-policy-state.ts";
 import type { PolicyList } from "../../../stores/policies.ts";
+import type { PolicyState } from "../../../stores/policy-state.ts";
 import type { Answer } from "../../../stores/store.ts";
 import { correct } from "../../reservation.ts";
 import {
@@ -53,8 +48,8 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalS
     return 1;
   }
 
-  open(_fraction: number, now: number, epoch: number): OutagePolicyState {
-    return new OpenPolicyState(openPolicyState(this.policies, now, epoch));
+  open(_fraction: number, now: number, epoch: number): PolicyState {
+    return openWithoutLimit(this.policies, now, epoch);
   }
 
   protected get policies(): PolicyList {
@@ -152,8 +147,8 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
     return 1 / this.#instances();
   }
 
-  override open(fraction: number, now: number, epoch: number): OutagePolicyState {
-    return SharePolicyState.open(this.policies, fraction, this.#snapshot, now, epoch);
+  override open(fraction: number, now: number, epoch: number): PolicyState {
+    return openShare(this.policies, fraction, this.#snapshot, now, epoch);
   }
 
   get #snapshot(): Snapshot | undefined {
@@ -190,7 +185,7 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
     super.recovered(send);
   }
 
-  override abandon(): Iterable<PermitRequest> {
+  override abandon(): readonly PermitRequest[] {
     this.#cancelTimer();
     return super.abandon();
   }

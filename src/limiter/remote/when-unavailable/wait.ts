@@ -1,6 +1,5 @@
 import type { StoreUnavailableError } from "../../../ground/errors.ts";
 import type { Breaker } from "../../../stores/breaker.ts";
-import type { Answer } from "../../../stores/store.ts";
 import type { PermitRequest } from "../permit-request.ts";
 import { ThrowWhenUnavailable } from "./throw.ts";
 
@@ -10,19 +9,9 @@ import { ThrowWhenUnavailable } from "./throw.ts";
  */
 export class WaitWhenUnavailable extends ThrowWhenUnavailable {
   override readonly awayOnError = true;
-  /** The waiting requests in order; each with the error if it must not be sent again. */
-  readonly #waiting = new Map<PermitRequest, StoreUnavailableError | undefined>();
 
   override get isAwaited(): boolean {
-    for (const request of this.#waiting.keys()) {
-      if (!request.gone) return true;
-      this.#waiting.delete(request);
-    }
-    return false;
-  }
-
-  override get holdsRequests(): boolean {
-    return this.isAwaited;
+    return this.holdsRequests;
   }
 
   override breaker(breaker: Breaker): Breaker {
@@ -31,33 +20,8 @@ export class WaitWhenUnavailable extends ThrowWhenUnavailable {
 
   override failed(request: PermitRequest, error: StoreUnavailableError, isSent: boolean): void {
     const isLost = isSent && request.isRepeatable === false;
-    if (isLost && !isSilence(error)) {
-      request.fail(error);
-    } else {
-      this.#waiting.set(request, isLost ? error : undefined);
-      request.delayed();
-    }
-  }
-
-  override late(request: PermitRequest, answer: Answer, sentAt: number): void {
-    if (this.#waiting.delete(request) && !request.gone) request.answer(answer, sentAt);
-    else request.returnToStore(answer);
-  }
-
-  override recovered(send: (request: PermitRequest) => void): void {
-    const waiting = [...this.#waiting];
-    this.#waiting.clear();
-    for (const [request, error] of waiting) {
-      if (request.gone) continue;
-      if (error === undefined) send(request);
-      else request.fail(error);
-    }
-  }
-
-  override abandon(): Iterable<PermitRequest> {
-    const waiting = [...this.#waiting.keys()];
-    this.#waiting.clear();
-    return waiting;
+    if (isLost && !isSilence(error)) request.fail(error);
+    else this.keep(request, isLost ? error : undefined);
   }
 }
 

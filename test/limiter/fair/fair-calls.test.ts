@@ -10,7 +10,7 @@ import {
   tokenBucket,
 } from "../../../src/index.ts";
 import { reserveBehind } from "../../../src/limiter/backlog.ts";
-import type { FairRemoteLimiter } from "../../../src/limiter/fair/fair-remote-limiter.ts";
+import type { RemoteLimiter } from "../../../src/limiter/remote/remote-limiter.ts";
 import {
   LimiterClosedError,
   StoreLimiter,
@@ -288,6 +288,19 @@ verbs("a cancelled reservation is not charged to its share", async () => {
   assert.equal(order.join(""), "xxabab");
 });
 
+verbs("a reservation that is left by its signal is not charged to its share", async () => {
+  const { clock, order, limiter, many } = await busy();
+  many("x", 2);
+  const reservation = await limiter.reserve(3, { share: "a" });
+  assert.instance(await failure(() => reservation.ready({ signal: 5 as never })), TypeError);
+  const left = failure(() => reservation.ready({ signal: AbortSignal.abort("enough") }));
+  assert.is(await left, "enough");
+  many("a", 2);
+  many("b", 2);
+  await clock.advance(10_000);
+  assert.equal(order.join(""), "xxabab");
+});
+
 verbs("charge, refund, pause, reset and update move the callers that wait", async () => {
   const { clock, limiter, many } = await busy();
   const calls = many("a", 12);
@@ -439,6 +452,7 @@ outages("close rejects the callers in the line, with the store, and all later on
   await full.limiter[Symbol.asyncDispose]();
   assert.instance(await failure(() => full.limiter.reserve()), LimiterClosedError);
   assert.equal([limiter.state, limiter.stats.waiting], ["closed", 0]);
+  assert.is(limiter.stats.cancelled, calls.length + 1, "as in a limiter that is not fair");
 });
 
 outages.run();
@@ -447,7 +461,7 @@ const waiting = suite("fair limiters on a store, reservations that wait");
 
 async function withReservations() {
   const made = await busy();
-  const fair = made.limiter as unknown as FairRemoteLimiter;
+  const fair = made.limiter as unknown as RemoteLimiter;
   const reserve = (share: string, permits = 1) =>
     fair[reserveBehind](permits, undefined, { share });
   return { ...made, reserve };
@@ -498,7 +512,7 @@ waiting("settle corrects what was used, by policy", async () => {
   await reservation.undo();
   assert.is((await limiter.peek()).waitMs, 0);
   const policies = { a: tenASecond, b: tenASecond };
-  const named = (await busy({}, policies)).limiter as unknown as FairRemoteLimiter;
+  const named = (await busy({}, policies)).limiter as unknown as RemoteLimiter;
   const both = await named[reserveBehind]({ a: 1 });
   await both.settle({ a: 3, b: 0 });
   await both.settle({ a: 0 });

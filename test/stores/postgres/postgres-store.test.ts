@@ -3,15 +3,15 @@ import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import postgres from "postgres";
 import * as assert from "uvu/assert";
-import { PostgresServer } from "../../scripts/postgres.ts";
-import { type Policy, slidingLog } from "../../src/index.ts";
-import { type PostgresClient, postgresStore } from "../../src/postgres.ts";
-import { StoreLimiter, StoreRateLimiter, StoreUnavailableError } from "../../src/store.ts";
-import { limiterSuite } from "../limiter/limiter.suite.ts";
-import { pacedSample } from "../support/algorithms/samples.ts";
-import { RemoteClock, underWayWhile } from "../support/limiter/remote.ts";
-import { failure } from "../support/limiter/watch.ts";
-import { suite } from "../support/suite.ts";
+import { PostgresServer } from "../../../scripts/postgres.ts";
+import { type Policy, slidingLog } from "../../../src/index.ts";
+import { type PostgresClient, postgresStore } from "../../../src/postgres.ts";
+import { StoreLimiter, StoreRateLimiter, StoreUnavailableError } from "../../../src/store.ts";
+import { limiterSuite } from "../../limiter/limiter.suite.ts";
+import { pacedSample } from "../../support/algorithms/samples.ts";
+import { RemoteClock, underWayWhile } from "../../support/limiter/remote.ts";
+import { failure } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const DAY_MS = 86_400_000;
 /** Ten a day: permits do not come back during a test. */
@@ -134,6 +134,116 @@ store("the server's clock counts, not that of the process", async () => {
   } finally {
     Date.now = now;
   }
+});
+
+/** A pool's statements, by their first words, counted. */
+function counting(): { client: PostgresClient; counts: Map<string, number> } {
+  const counts = new Map<string, number>();
+  const query = (text: string, values: unknown[]) => {
+    const [verb = ""] = text.split(" ");
+    counts.set(verb, (counts.get(verb) ?? 0) + 1);
+    return pool.query(text, values);
+  };
+  return { client: { query }, counts };
+}
+
+store("a call for a key that only this process writes takes one statement", async () => {
+  const { client, counts } = counting();
+  const options = fresh();
+  const limiter = StoreLimiter.create(postgresStore(client, options), "a", ten, patient);
+  for (let i = 0; i < 6; i++) assert.ok(await limiter.tryAcquire());
+  // two reads, and more only if this machine stands still for seconds
+  assert.ok(Number(counts.get("SELECT")) < 6);
+  const other = StoreLimiter.create(postgresStore(pool, options), "a", ten, patient);
+  assert.is((await other.decide()).remaining, 3);
+  assert.is((await limiter.decide()).remaining, 2, "another process came in between");
+  await pool.query(`DELETE FROM ${options.table}`);
+  assert.is((await limiter.decide()).remaining, 9);
+  assert.is((await limiter.decide()).remaining, 8);
+  assert.is((await limiter.decide()).remaining, 7);
+  await pool.query(`DROP TABLE ${options.table}`);
+  assert.is((await limiter.decide()).remaining, 9, "the table is created again");
+});
+
+store("calls for many keys share statements, and other processes lose nothing", async () => {
+  const { client, counts } = counting();
+  const options = fresh();
+  const limiters = [client, pool].map((one) =>
+    StoreLimiter.create(postgresStore(one, options), "a", ten, patient),
+  );
+  const keys = [
+    "\\",
+    "\0",
+    "'\"[",
+    "x".repeat(2000),
+    ...Array.from({ length: 60 }, (_, i) => `${i}`),
+  ];
+  const takeAll = async (process: number) => {
+    const limiter = limiters[process] as StoreLimiter;
+    const answers = await Promise.all(keys.map((key) => limiter.for(key).tryAcquire()));
+    return answers.filter(Boolean).length;
+  };
+  for (let i = 0; i < 4; i++) assert.is(await takeAll(0), keys.length);
+  assert.ok(Number(counts.get("UPDATE")) < 2 * keys.length, `${counts.get("UPDATE")}`);
+  assert.is(await takeAll(1), keys.length);
+  // both at once, in opposite orders: 5 permits of each key are left
+  const takes = Array.from({ length: 8 }, (_, i) => {
+    if (i % 2 > 0) keys.reverse();
+    return takeAll(i % 2);
+  });
+  const granted = await Promise.all(takes);
+  assert.is(
+    granted.reduce((sum, each) => sum + each),
+    5 * keys.length,
+  );
+});
+
+store("statements that never end keep no later ones waiting", async () => {
+  const options = fresh();
+  let hangs = false;
+  const client = {
+    query: (text: string, values: unknown[]) =>
+      hangs && text.startsWith("UPDATE") ? new Promise<never>(() => {}) : pool.query(text, values),
+  };
+  const quick = { timeoutMs: 500 };
+  const limiter = StoreLimiter.create(postgresStore(client, options), "a", ten, quick);
+  const keys = Array.from({ length: 8 }, (_, i) => `${i}`);
+  for (const key of keys) for (let i = 0; i < 2; i++) await limiter.for(key).tryAcquire();
+  hangs = true;
+  for (let i = 0; i < 2; i++) {
+    await Promise.all(keys.map((key) => failure(() => limiter.for(key).tryAcquire())));
+  }
+  hangs = false;
+  for (
+    let tries = 0;
+    (await limiter
+      .for("0")
+      .tryAcquire()
+      .catch(() => false)) === false;
+    tries++
+  ) {
+    assert.ok(tries < 200, "back within 20 s");
+    await sleep(100);
+  }
+});
+
+store("a write at a time that the server's clock does not show changes nothing", async () => {
+  const { client, counts } = counting();
+  const limiter = StoreLimiter.create(postgresStore(client, fresh()), "a", ten, patient);
+  for (let i = 0; i < 3; i++) assert.ok(await limiter.tryAcquire());
+  const { now } = performance;
+  for (const aheadMs of [2000, -2000]) {
+    const before = counts.get("SELECT") ?? 0;
+    try {
+      performance.now = () => now.call(performance) + aheadMs;
+      assert.ok(await limiter.tryAcquire());
+    } finally {
+      performance.now = now;
+    }
+    assert.ok((counts.get("SELECT") ?? 0) > before);
+    assert.ok(await limiter.tryAcquire());
+  }
+  assert.is((await limiter.peek()).remaining, 3);
 });
 
 store("a state that has expired is none", async () => {

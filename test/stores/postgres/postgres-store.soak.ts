@@ -1,10 +1,10 @@
 /** `postgresStore` on PGlite, PostgreSQL in WebAssembly: its start alone computes for seconds. */
 import { PGlite } from "@electric-sql/pglite";
 import * as assert from "uvu/assert";
-import { tokenBucket } from "../../src/index.ts";
-import { postgresStore } from "../../src/postgres.ts";
-import { StoreLimiter } from "../../src/store.ts";
-import { suite } from "../support/suite.ts";
+import { tokenBucket } from "../../../src/index.ts";
+import { postgresStore } from "../../../src/postgres.ts";
+import { StoreLimiter } from "../../../src/store.ts";
+import { suite } from "../../support/suite.ts";
 
 const store = suite("PGlite", { timeoutMs: 300_000 });
 

@@ -1,0 +1,202 @@
+/**
+ * The calls for permits of a fair limiter on a store: in front of those that are first in, first out. They wait
+ * in this process, in fair order, and are sent to the store a few at a time (`store-window.ts`).
+ */
+
+import { atLeastZero } from "../../ground/check.ts";
+import { toMicros } from "../../ground/clock.ts";
+import type { Amount, Permits } from "../../ground/permits.ts";
+import type {
+  Decision,
+  Reservation,
+  ShareOptions,
+  TryOptions,
+  WaitOptions,
+} from "../limiter-api.ts";
+import type { RateMember, Taken } from "../member.ts";
+import { checkShareOptions, checkTryOptions, checkWaitOptions, shareIn } from "../options.ts";
+import type { Order } from "../order.ts";
+import type { RemoteCalls } from "../remote/remote-calls.ts";
+import type { RemoteQueue } from "../remote/remote-queue.ts";
+import { correct } from "../reservation.ts";
+import { FairCall, type FairRequest } from "./fair-call.ts";
+import { FairOutlook } from "./fair-outlook.ts";
+import { FairQueue } from "./fair-queue.ts";
+import { ChargedReservation, WaitingReservation } from "./fair-remote-reservation.ts";
+import type { Turn } from "./turn.ts";
+
+export class FairCalls {
+  /** The calls behind these: they ask the store. */
+  readonly #behind: RemoteCalls;
+  readonly #store: RemoteQueue;
+  readonly #order: Order;
+  readonly #queue: FairQueue;
+  readonly #outlook: FairOutlook;
+
+  constructor(behind: RemoteCalls, store: RemoteQueue, order: Order) {
+    this.#behind = behind;
+    this.#store = store;
+    this.#order = order;
+    this.#queue = new FairQueue(behind, store, order.ranks() as FairRanks);
+    this.#outlook = new FairOutlook(behind, this.#queue, store.parts.declared.names);
+  }
+
+  acquire(permits: Permits, options: WaitOptions | undefined): Promise<number> {
+    return new Promise((resolve) => {
+      this.#acquire(permits, options, resolve);
+    });
+  }
+
+  #acquire(
+    permits: Permits,
+    options: WaitOptions | undefined,
+    resolve: (waitedMs: number | PromiseLike<never>) => void,
+  ): FairCall {
+    const signal = checkWaitOptions(options);
+    signal?.throwIfAborted();
+    const asked = this.#asked(permits, options);
+    this.#store.checkOpen();
+    const call = new FairCall(asked, this.#queue.now(), signal, resolve);
+    this.#queue.enter(call);
+    return call;
+  }
+
+  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean> {
+    return new Promise((resolve) => {
+      const { micros, signal } = checkTryOptions(wait);
+      signal?.throwIfAborted();
+      const asked = this.#asked(permits, shareIn(wait));
+      this.#store.checkOpen();
+      if (micros === 0) {
+        resolve(this.#tryNow(asked, signal));
+        return;
+      }
+      const call = new FairCall(asked, this.#queue.now(), signal, resolve, micros);
+      this.#queue.enter(call);
+      if (micros < Infinity && this.#queue.line.isWaiting(call)) void this.#refuseIfLate(call);
+    });
+  }
+
+  async #tryNow(asked: FairRequest, signal: AbortSignal | undefined): Promise<boolean> {
+    if (!this.#queue.line.isNext(asked.turn)) {
+      this.#store.parts.meter.refused(asked.amount, "too-long");
+      return false;
+    }
+    const tried = this.#behind.tryAcquire(asked.permits, { timeoutMs: 0, signal });
+    const isGranted = await this.#queue.measure(tried);
+    if (isGranted) this.#queue.grantedAtOnce(asked);
+    return isGranted;
+  }
+
+  /** Refuses a call as soon as it is clear that its time is not enough if no other caller comes. */
+  async #refuseIfLate(call: FairCall): Promise<void> {
+    const waitMs = await this.#outlook.waitOf(call).catch(() => undefined);
+    if (waitMs === undefined || !this.#queue.line.isWaiting(call)) return;
+    if (this.#queue.now() + toMicros(waitMs) > call.deadline) this.#queue.line.expire(call);
+  }
+
+  async reserve(permits: Permits, options?: ShareOptions): Promise<Reservation> {
+    checkShareOptions(options);
+    const asked = this.#asked(permits, options);
+    const { line } = this.#queue;
+    if (line.size > 0 && this.#queue.isFull(asked.amount)) {
+      this.#store.checkOpen();
+      this.#store.parts.meter.refused(asked.amount, "queue-full");
+      throw this.#queue.full(asked.amount);
+    }
+    const refund = () => line.refund(asked.turn);
+    // calls that are made before the reply come behind it
+    line.charge(asked.turn);
+    try {
+      const reservation = await this.#queue.measure(this.#behind.reserve(permits));
+      return new ChargedReservation(reservation, refund);
+    } catch (error) {
+      refund();
+      throw error;
+    }
+  }
+
+  /** For a caller that waits for the reservation at once: others may overtake it. */
+  async reserveBehind(permits: Permits, options?: ShareOptions): Promise<Reservation> {
+    const controller = new AbortController();
+    const { signal } = controller;
+    let call: FairCall | undefined;
+    const granted = new Promise<number>((resolve) => {
+      call = this.#acquire(permits, { ...options, signal }, resolve);
+    });
+    // if the store cannot be asked, the call fails, too
+    const seen = call && this.#outlook.waitOf(call).catch(() => granted);
+    const waitMs = await Promise.race([granted.then(() => 0), seen ?? granted]);
+    const { policyState } = this.#store.parts;
+    let taken = policyState.amount(permits);
+    const settle = async (actual: Permits) => {
+      const changes: Promise<void>[] = [];
+      const change = (verb: "charge" | "refund") => (amount: Amount) => {
+        changes.push(this.#store.change(verb, amount));
+      };
+      const account = { charge: change("charge"), refund: change("refund") };
+      taken = correct(account, taken, policyState.amount(actual, atLeastZero));
+      await Promise.all(changes);
+    };
+    const refund = () => {
+      if (call !== undefined) this.#queue.line.refund(call.turn);
+    };
+    return new WaitingReservation(permits, waitMs, { granted, controller, settle, refund });
+  }
+
+  async decide(permits: Permits, options?: ShareOptions): Promise<Decision> {
+    checkShareOptions(options);
+    const asked = this.#asked(permits, options);
+    if (!this.#queue.line.isNext(asked.turn)) {
+      const refusal = await this.#outlook.peek(asked);
+      if (!refusal.allowed) {
+        this.#store.parts.meter.refused(asked.amount, "too-long", () => refusal);
+        return refusal;
+      }
+    }
+    const decided = await this.#queue.measure(this.#behind.decide(permits));
+    if (decided.allowed) this.#queue.grantedAtOnce(asked);
+    return decided;
+  }
+
+  async peek(permits: Permits, options?: ShareOptions): Promise<Decision> {
+    checkShareOptions(options);
+    return this.#outlook.peek(this.#asked(permits, options));
+  }
+
+  member(options?: ShareOptions): RateMember {
+    return this.#behind.member(options, (permits) => {
+      const asked = this.#asked(permits, options);
+      return {
+        isNext: this.#queue.line.isNext(asked.turn),
+        seen: (decision) => this.#outlook.behindOthers(asked, decision),
+        charged: (taken) => this.#charged(asked, taken),
+      };
+    });
+  }
+
+  #charged(asked: FairRequest, { reservation, undo }: Taken): Taken {
+    const { line } = this.#queue;
+    const refund = () => line.refund(asked.turn);
+    if (reservation === undefined || reservation.waitMs === 0) this.#queue.grantedAtOnce(asked);
+    else line.charge(asked.turn);
+    if (reservation !== undefined) {
+      const charged = new ChargedReservation(reservation, refund);
+      return { reservation: charged, undo: () => charged.undo() };
+    }
+    return {
+      undo: () => {
+        refund();
+        return undo();
+      },
+    };
+  }
+
+  #asked(permits: Permits, options: ShareOptions | undefined): FairRequest {
+    const amount = this.#store.parts.policyState.amount(permits);
+    const turn = this.#order.turnOf<FairCall>(options, amount) as Turn<FairCall>;
+    return { permits, amount, turn };
+  }
+}
+
+type FairRanks = ConstructorParameters<typeof FairQueue>[2];

@@ -1,0 +1,274 @@
+/**
+ * A store in a table of PostgreSQL: `casStore` over a read and a write, with the server's clock.
+ *
+ * Both address rows by their primary key, so calls for different keys do not wait for each other. A write states
+ * the bytes that it replaces, which were read or which this process wrote last, and the times at which it is valid.
+ * If another process has written in between, it changes no row, and `casStore` runs the requests again on the
+ * newer state. Writes for several keys can share a statement (`shared-statements.ts`).
+ *
+ * The table has no index besides its primary key: an index on `expires` would have to be written with every
+ * state. Expired rows are removed as new ones come: each 50th new key checks the next 100 rows in
+ * the order of the keys. So the table holds at most about twice as many rows as are in use.
+ */
+import { checkBoolean, checkOptions, checkText, failCheck } from "../../ground/check.ts";
+import { casStore } from "../cas-store.ts";
+import type { Store } from "../store.ts";
+import {
+  CREATED_TWICE,
+  codeOf,
+  isPermanent,
+  LOST_RACES,
+  type PostgresClient,
+  type Result,
+  type Runner,
+  runnerOf,
+  Statement,
+  UNDEFINED_TABLE,
+} from "./postgres-client.ts";
+import { SharedStatements } from "./shared-statements.ts";
+
+/** How many rows a sweep checks, and after how many new keys the next one comes. */
+const SWEPT = 100;
+const KEYS_A_SWEEP = SWEPT / 2;
+/** A state with no end is kept for so long, ms: 31 000 years; timestamps end later. */
+const LONGEST_LIFE_MS = 1e15;
+
+/** The options of `postgresStore`. */
+export interface PostgresStoreOptions {
+  /**
+   * The table of the states, such as `limits` or `app.limits`; it is created when it is first used and does
+   * not exist. Default `smooth_limiter`.
+   */
+  readonly table?: string | undefined;
+  /**
+   * Whether the server may keep prepared statements for each connection, with `pg` and `postgres`. Set it to
+   * `false` behind a pooler that does not support them, such as PgBouncer before 1.21. Default `true`.
+   */
+  readonly prepare?: boolean | undefined;
+}
+
+/**
+ * Creates a store for `StoreRateLimiter` and `StoreLimiter` in a table of PostgreSQL 12 or later: every
+ * algorithm, for any number of processes, by the server's clock.
+ *
+ * @param client a pool or client of `pg`, `postgres` or PGlite; it is never closed
+ * @param options `table`, default `smooth_limiter`; `prepare`, default `true`
+ * @returns the store, for any number of limiters; it sends nothing before their first call
+ * @throws TypeError if the client or the name of the table is unusable
+ * @example
+ * const store = postgresStore(new pg.Pool());
+ * const limiter = StoreRateLimiter.create(store, "github", 10);
+ * await limiter.acquire();
+ */
+export function postgresStore(client: PostgresClient, options: PostgresStoreOptions = {}): Store {
+  checkOptions("options", options, ["table", "prepare"]);
+  const { prepare = true } = options;
+  checkBoolean("options.prepare", prepare);
+  const table = quoted(options.table ?? "smooth_limiter");
+  const backend = new PostgresBackend(runnerOf(client, prepare), table);
+  return casStore({
+    get: (key) => backend.get(key),
+    compareAndSet: (...args) => backend.compareAndSet(...args),
+    compareAndSetWithin: (...args) => backend.compareAndSetWithin(...args),
+    now: () => backend.now(),
+    getWithTime: (key) => backend.getWithTime(key),
+    isPermanent,
+  });
+}
+
+function quoted(table: string): string {
+  checkText("options.table", table);
+  const parts = table.split(".");
+  if (parts.length > 2 || parts.some((part) => !/^[A-Za-z_][A-Za-z0-9_]{0,62}$/.test(part))) {
+    failCheck(
+      "options.table",
+      "a name of letters, digits and _, at most 63, or schema.name",
+      table,
+    );
+  }
+  return parts.map((part) => `"${part}"`).join(".");
+}
+
+// A key can be longer than an index allows. So a long key is stored as its start, for people who read the table,
+// and a hash. That has 501 characters, so no short key can be equal to it.
+const KEY = `CASE WHEN length($1::text) > 500
+  THEN left($1, 437) || encode(sha256(convert_to($1, 'UTF8')), 'hex') ELSE $1 END`;
+
+/** The server's time, ms. */
+const NOW = "extract(epoch FROM clock_timestamp())::float8 * 1000";
+
+interface Row {
+  readonly state: Uint8Array | null;
+  readonly now: number;
+}
+
+/** The values of a write: key, new state, lifetime, old state, and the range of times, all in ms. */
+type Write = readonly [string, Uint8Array, number, Uint8Array, number, number];
+
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+
+/** Bytes and infinite numbers are no JSON. */
+function jsonOf(value: string | number | Uint8Array): string {
+  if (typeof value !== "object") return String(value);
+  let hex = "";
+  for (const byte of value) hex += HEX[byte];
+  return hex;
+}
+
+/** A number of ms of Unix time as a timestamp. */
+const timeOf = (ms: string) => `to_timestamp(${ms}::float8 / 1000)`;
+
+class PostgresBackend {
+  readonly #runner: Runner;
+  readonly #now = new Statement(`SELECT ${NOW} AS now`);
+  readonly #create: Statement;
+  readonly #select: Statement;
+  readonly #insert: Statement;
+  readonly #update: Statement;
+  readonly #updateAll: Statement;
+  readonly #sweep: Statement;
+  readonly #writes = new SharedStatements<Write>((writes) => this.#write(writes));
+  /** New keys since the last sweep, and the key that it has checked last. */
+  #newKeys = 0;
+  #swept: string | undefined;
+  #isSweeping = false;
+
+  constructor(runner: Runner, table: string) {
+    const { returning } = runner;
+    const expires = "clock_timestamp() + $3::float8 * interval '1 millisecond'";
+    this.#runner = runner;
+    // unlogged: a write need not wait for the disk; after a crash of the server the limits begin anew
+    this.#create = new Statement(`CREATE UNLOGGED TABLE IF NOT EXISTS ${table}
+      (key text PRIMARY KEY, state bytea NOT NULL, expires timestamptz NOT NULL) WITH (fillfactor = 50)`);
+    this.#select = new Statement(`SELECT state, ${NOW} AS now FROM (SELECT) AS one
+      LEFT JOIN ${table} ON key = ${KEY} AND expires > clock_timestamp()`);
+    this.#insert =
+      new Statement(`INSERT INTO ${table} AS known (key, state, expires) VALUES (${KEY}, $2, ${expires})
+      ON CONFLICT (key) DO UPDATE SET state = excluded.state, expires = excluded.expires
+      WHERE known.expires <= clock_timestamp() ${returning}`);
+    this.#update = new Statement(`UPDATE ${table} SET state = $2, expires = ${expires}
+      WHERE key = ${KEY} AND state = $4
+        AND clock_timestamp() BETWEEN ${timeOf("$5")} AND ${timeOf("$6")} ${returning}`);
+    // a row that another process has locked is about to change: to wait for it could cause a deadlock
+    this.#updateAll = new Statement(`UPDATE ${table} AS known
+      SET state = decode(asked->>2, 'hex'), expires = clock_timestamp() + (asked->>3)::float8 * interval '1 millisecond'
+      FROM json_array_elements($1::text::json) AS asked CROSS JOIN LATERAL (
+        SELECT ctid AS at FROM ${table} WHERE key = ${KEY.replaceAll("$1", "(asked->>1)")}
+          AND state = decode(asked->>4, 'hex')
+          AND clock_timestamp() BETWEEN ${timeOf("(asked->>5)")} AND ${timeOf("(asked->>6)")}
+        FOR UPDATE SKIP LOCKED) AS held
+      WHERE known.ctid = held.at RETURNING (asked->>0)::int AS i`);
+    this.#sweep =
+      new Statement(`WITH next AS (SELECT key FROM ${table} WHERE key > $1 ORDER BY key LIMIT ${SWEPT}),
+      gone AS (DELETE FROM ${table} USING next WHERE ${table}.key = next.key AND expires <= clock_timestamp())
+      SELECT CASE WHEN count(*) = ${SWEPT} THEN max(key) END AS key FROM next`);
+  }
+
+  async get(key: string): Promise<Uint8Array | null> {
+    return (await this.getWithTime(key)).bytes;
+  }
+
+  async now(): Promise<number> {
+    const { rows } = await this.#runner.run(this.#now, []);
+    return Number((Object(rows[0]) as Row).now);
+  }
+
+  async getWithTime(key: string): Promise<{ bytes: Uint8Array | null; nowMs: number }> {
+    const { rows } = await this.#orCreate(this.#select, [textOf(key)]);
+    const { state, now } = Object(rows[0]) as Row;
+    return { bytes: state, nowMs: Number(now) };
+  }
+
+  async compareAndSet(
+    key: string,
+    before: Uint8Array | undefined,
+    after: Uint8Array,
+    lifeMs: number,
+  ): Promise<boolean> {
+    if (before !== undefined) {
+      return this.compareAndSetWithin(key, before, after, lifeMs, -Infinity, Infinity);
+    }
+    const values = [textOf(key), after, Math.min(lifeMs, LONGEST_LIFE_MS)];
+    const isNew = await this.#changes(this.#orCreate(this.#insert, values));
+    if (isNew) void this.#countNew(textOf(key));
+    return isNew;
+  }
+
+  compareAndSetWithin(
+    key: string,
+    before: Uint8Array,
+    after: Uint8Array,
+    lifeMs: number,
+    fromMs: number,
+    untilMs: number,
+  ): Promise<boolean> {
+    const life = Math.min(lifeMs, LONGEST_LIFE_MS);
+    return this.#writes.add([textOf(key), after, life, before, fromMs, untilMs]);
+  }
+
+  /** Returns which of the writes have changed their rows. */
+  async #write(writes: readonly Write[]): Promise<readonly boolean[]> {
+    const [only] = writes;
+    if (only !== undefined && writes.length === 1) {
+      return [await this.#changes(this.#runner.run(this.#update, only))];
+    }
+    const listed = writes.map((values, i) => [i, ...values.map(jsonOf)]);
+    try {
+      const { rows } = await this.#runner.run(this.#updateAll, [JSON.stringify(listed)]);
+      const written = new Set(rows.map((row) => (row as { i: number }).i));
+      return writes.map((_, i) => written.has(i));
+    } catch (error) {
+      if (LOST_RACES.has(codeOf(error))) return [];
+      throw error;
+    }
+  }
+
+  /** Returns whether a write has changed its row. */
+  async #changes(write: Promise<Result>): Promise<boolean> {
+    try {
+      const { rows, rowCount = rows.length } = await write;
+      return rowCount > 0;
+    } catch (error) {
+      if (LOST_RACES.has(codeOf(error))) return false;
+      throw error;
+    }
+  }
+
+  async #orCreate(statement: Statement, values: unknown[]): Promise<Result> {
+    try {
+      return await this.#runner.run(statement, values);
+    } catch (error) {
+      if (codeOf(error) !== UNDEFINED_TABLE) throw error;
+    }
+    try {
+      await this.#runner.run(this.#create, []);
+    } catch (error) {
+      // another process created it at the same time
+      if (!CREATED_TWICE.has(codeOf(error))) throw error;
+    }
+    return this.#runner.run(statement, values);
+  }
+
+  /** Sweeps if it is time. Callers do not wait for it; a later one makes up for a failure. */
+  async #countNew(key: string): Promise<void> {
+    this.#newKeys += 1;
+    if (this.#isSweeping) return;
+    this.#isSweeping = true;
+    try {
+      while (this.#newKeys >= KEYS_A_SWEEP) {
+        this.#newKeys -= KEYS_A_SWEEP;
+        const { rows } = await this.#runner.run(this.#sweep, [this.#swept ?? key]);
+        this.#swept = (Object(rows[0]) as { key?: string }).key ?? "";
+      }
+    } catch {
+      // the server is away, or the rights do not suffice
+    } finally {
+      this.#isSweeping = false;
+    }
+  }
+}
+
+/** A text of PostgreSQL cannot contain a NUL. */
+function textOf(key: string): string {
+  return key.replaceAll("\\", "\\\\").replaceAll("\0", "\\0");
+}
