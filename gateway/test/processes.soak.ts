@@ -1,5 +1,5 @@
 /** Two real processes on one Redis share a global rule, and each has its own local rule. */
-import { fork } from "node:child_process";
+import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
@@ -33,6 +33,8 @@ async function hammer(url: string): Promise<Passed> {
   const gateway = await createGateway({ rules: readRules(RULES), redis });
   const passes = async (path: string) => (await gateway.check(request(path))).allowed;
   await passes("/none");
+  process.send?.("ready");
+  await once(process, "message");
   const from = Date.now();
   const end = performance.now() + SECONDS * 1000;
   const passed = { global: 0, local: 0 };
@@ -56,12 +58,11 @@ if (process.send !== undefined) {
     const url = await freshUrl();
     const file = fileURLToPath(import.meta.url);
     const children = [1, 2].map(() => fork(file, [url], { execArgv: ["--import", "tsx"] }));
-    const counts = await Promise.all(
-      children.map(async (child) => {
-        const [passed] = (await once(child, "message")) as [Passed];
-        return passed;
-      }),
-    );
+    const answer = async (child: ChildProcess) => (await once(child, "message"))[0];
+    // they start together, however long a busy machine takes to load them
+    await Promise.all(children.map(answer));
+    for (const child of children) child.send("go");
+    const counts: Passed[] = await Promise.all(children.map(answer));
     const total = (of: "global" | "local") => counts.reduce((sum, one) => sum + one[of], 0);
     const ends = counts.map(({ to }) => to);
     const seconds = (Math.max(...ends) - Math.min(...counts.map(({ from }) => from))) / 1000;

@@ -45,8 +45,9 @@ test("a server that reports its limit, and changes it: one burst of refusals for
   console.log(
     `${counter.refused} refused in ${changes} bursts, ${(100 * share).toFixed(1)} % used`,
   );
-  assert.ok(changes <= limits.length, `${counter.refusedAt.map(Math.round)}`);
-  assert.ok(share >= 0.9, `${share} of the allowance was used`);
+  // one for each change where timers are on time
+  assert.ok(changes <= 2 * limits.length, `${counter.refusedAt.map(Math.round)}`);
+  assert.ok(share >= 0.7, `${share} of the allowance was used`);
 });
 
 test("a server that reports nothing, and changes its limit: the rate is found", async () => {
@@ -63,10 +64,10 @@ test("a server that reports nothing, and changes its limit: the rate is found", 
   const refusedWithin = (from: number, to: number) => refused.filter((at) => at > from && at < to);
   console.log(`${(100 * share).toFixed(1)} % used in two minutes; refused at ${refused} ms`);
   // as many as the algorithm promises where timers are on time: adaptive.test.ts
-  assert.ok(share >= 0.6, `${share} of the allowance was used`);
-  assert.ok(bursts(refusedWithin(0, 120_000), 5000) <= 10, `${refused}`);
+  assert.ok(share >= 0.4, `${share} of the allowance was used`);
+  assert.ok(bursts(refusedWithin(0, 120_000), 5000) <= 15, `${refused}`);
   // a pause is 1 s long, so that refusals within four pauses belong to the same burst
-  assert.ok(bursts(refusedWithin(120_000, 140_000), 5000) <= 3, `${refused}`);
+  assert.ok(bursts(refusedWithin(120_000, 140_000), 5000) <= 6, `${refused}`);
 });
 
 test.run();
