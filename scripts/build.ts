@@ -3,6 +3,7 @@
 //
 //   dist/**/*.js               the ES modules, one for each source
 //   dist/cjs/**/*.js           CommonJS: one file for each entry, and one for code that several entries share
+//   dist/lua/*.cjs             the Lua of both builds: one file for each constant of lua.gen.ts
 //   dist/cjs/**/*.d.ts         the types of both builds
 //   dist/**/*.d.ts             the entries' types for ES modules: each re-exports those of dist/cjs
 //
@@ -14,7 +15,7 @@
 
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join, relative, resolve } from "node:path";
+import { basename, dirname, join, relative, resolve } from "node:path";
 import { build, transform } from "esbuild";
 import { minify } from "terser";
 import { pruneTypes } from "./prune-types.ts";
@@ -24,6 +25,9 @@ const ES_ONLY = ["p-queue"];
 
 /** An import of a package in what esbuild writes. */
 const FOREIGN = /^(?:import .*|\}) from "(?!\.)[^"]+";$|^import "(?!\.)/m;
+
+/** A generated constant that uses no other constant. */
+const CONSTANT = /^export const (\w+) = (".*?"|\{\s+name: .*?\});$/gms;
 
 const typescript = resolve("node_modules/typescript/bin/tsc");
 const root = process.cwd();
@@ -38,9 +42,24 @@ for (const folder of process.argv.slice(2)) {
     stdio: "inherit",
   });
   if (status !== 0) process.exit(1);
+  for (const file of list("dist", ".gen.js")) shareConstants(file);
   await buildCommonJs(entries);
   moveTypes(entries);
-  for (const file of list("dist", ".js")) writeFileSync(file, await shorten(file));
+  const code = [...list("dist", ".js"), ...list("dist", ".cjs")];
+  for (const file of code) writeFileSync(file, await shorten(file));
+}
+
+/**
+ * Moves generated constants to files that both builds load. They are CommonJS, which ES modules can import too; and one
+ * for each constant, so that a bundle contains only what it uses.
+ */
+function shareConstants(file: string): void {
+  const code = readFileSync(file, "utf8").replace(CONSTANT, (_, name: string, value: string) => {
+    const target = join("dist", basename(file, ".gen.js"), `${name}.cjs`);
+    write(target, `module.exports = ${value};\n`);
+    return `import ${name} from "${relative(dirname(file), target)}";\nexport { ${name} };`;
+  });
+  writeFileSync(file, code);
 }
 
 async function buildCommonJs(entries: readonly string[]): Promise<void> {
@@ -55,6 +74,7 @@ async function buildCommonJs(entries: readonly string[]): Promise<void> {
     platform: "node",
     target: "es2022",
     packages: "external",
+    external: ["*.cjs"],
     chunkNames: "shared-[hash]",
     write: false,
   });
@@ -86,6 +106,7 @@ function asCommonJs(text: string): string {
     .replace(/^import \{([^}]*)\} from ("[^"]+");$/gm, (_, names: string, path: string) => {
       return `const {${names.replaceAll(" as ", ": ")}} = require(${path});`;
     })
+    .replace(/^import (\w+) from ("[^"]+");$/gm, "const $1 = require($2);")
     .replace(/^import ("[^"]+");$/gm, "require($1);")
     .replace(/^export \{([^}]*)\};$/gm, (_, names: string) => {
       const pairs = names.split(",").map((name) => name.trim().split(" as "));
@@ -117,7 +138,7 @@ function typesOf(file: string): string {
 }
 
 async function shorten(file: string): Promise<string> {
-  const isCommonJs = file.startsWith(join("dist/cjs/"));
+  const isCommonJs = file.startsWith(join("dist/cjs/")) || file.endsWith(".cjs");
   const parse: object = { module: !isCommonJs };
   const kept = { keep_classnames: true, keep_fnames: true };
   const options = {
