@@ -3,18 +3,19 @@
 //
 //   dist/**/*.js               the ES modules, one for each source
 //   dist/cjs/**/*.js           CommonJS: one file for each entry, and one for code that several entries share
+//   dist/lua/*.cjs             the Lua of both builds: one file for each constant of lua.gen.ts
 //   dist/cjs/**/*.d.ts         the types of both builds
 //   dist/**/*.d.ts             the entries' types for ES modules: each re-exports those of dist/cjs
 //
 // The types exist once, so a class has the same type in both builds. They are CommonJS, because an ES
 // module may import types of CommonJS but not the reverse.
 //
-// The JavaScript has no comments, and short names for local variables and private members. Classes and
-// functions keep their names, so that stack traces can be read.
+// The JavaScript has no comments, and short names for local variables, private members and functions that only one
+// file uses. Classes, methods and exported functions keep their names, so that stack traces can be read.
 
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join, relative, resolve } from "node:path";
+import { basename, dirname, join, relative, resolve } from "node:path";
 import { build, transform } from "esbuild";
 import { minify } from "terser";
 import { pruneTypes } from "./prune-types.ts";
@@ -24,6 +25,12 @@ const ES_ONLY = ["p-queue"];
 
 /** An import of a package in what esbuild writes. */
 const FOREIGN = /^(?:import .*|\}) from "(?!\.)[^"]+";$|^import "(?!\.)/m;
+
+/** A generated constant that uses no other constant. */
+const CONSTANT = /^export const (\w+) = (".*?"|\{\s+name: .*?\});$/gms;
+
+/** The name of a function that a module exports. */
+const FUNCTION = /(?<=^export (?:async )?function\*? )\w+/gm;
 
 const typescript = resolve("node_modules/typescript/bin/tsc");
 const root = process.cwd();
@@ -38,9 +45,28 @@ for (const folder of process.argv.slice(2)) {
     stdio: "inherit",
   });
   if (status !== 0) process.exit(1);
+  for (const file of list("dist", ".gen.js")) shareConstants(file);
   await buildCommonJs(entries);
   moveTypes(entries);
-  for (const file of list("dist", ".js")) writeFileSync(file, await shorten(file));
+  const modules = list("dist", ".js").map((file) => readFileSync(file, "utf8"));
+  const kept = new RegExp(
+    `^(?:${modules.flatMap((text) => text.match(FUNCTION) ?? []).join("|")})$`,
+  );
+  const code = [...list("dist", ".js"), ...list("dist", ".cjs")];
+  for (const file of code) writeFileSync(file, await shorten(file, kept));
+}
+
+/**
+ * Moves generated constants to files that both builds load. They are CommonJS, which ES modules can import too; and one
+ * for each constant, so that a bundle contains only what it uses.
+ */
+function shareConstants(file: string): void {
+  const code = readFileSync(file, "utf8").replace(CONSTANT, (_, name: string, value: string) => {
+    const target = join("dist", basename(file, ".gen.js"), `${name}.cjs`);
+    write(target, `module.exports = ${value};\n`);
+    return `import ${name} from "${relative(dirname(file), target)}";\nexport { ${name} };`;
+  });
+  writeFileSync(file, code);
 }
 
 async function buildCommonJs(entries: readonly string[]): Promise<void> {
@@ -55,12 +81,14 @@ async function buildCommonJs(entries: readonly string[]): Promise<void> {
     platform: "node",
     target: "es2022",
     packages: "external",
+    external: ["*.cjs"],
     chunkNames: "shared-[hash]",
     write: false,
   });
   for (const { path, text } of outputFiles) {
     const named = withClassNames(text);
-    write(path, FOREIGN.test(named) ? await withInterop(named) : asCommonJs(named));
+    const isEntry = !basename(path).startsWith("shared-");
+    write(path, FOREIGN.test(named) ? await withInterop(named) : asCommonJs(named, isEntry));
   }
   write("dist/cjs/package.json", '{ "type": "commonjs" }\n');
 }
@@ -81,17 +109,20 @@ async function withInterop(text: string): Promise<string> {
 }
 
 /** Returns the CommonJS of an ES module that esbuild has written, and that imports only other such modules: no cycles. */
-function asCommonJs(text: string): string {
+function asCommonJs(text: string, isEntry: boolean): string {
   const code = text
     .replace(/^import \{([^}]*)\} from ("[^"]+");$/gm, (_, names: string, path: string) => {
       return `const {${names.replaceAll(" as ", ": ")}} = require(${path});`;
     })
+    .replace(/^import (\w+) from ("[^"]+");$/gm, "const $1 = require($2);")
     .replace(/^import ("[^"]+");$/gm, "require($1);")
     .replace(/^export \{([^}]*)\};$/gm, (_, names: string) => {
+      if (!isEntry) return `module.exports = {${names.replace(/(\w+) as (\w+)/g, "$2: $1")}};`;
       const pairs = names.split(",").map((name) => name.trim().split(" as "));
       return pairs.map(([own, name = own]) => `exports.${name} = ${own};`).join("\n");
     });
-  return `Object.defineProperty(exports, "__esModule", { value: true });\n${code}`;
+  const mark = isEntry ? 'Object.defineProperty(exports, "__esModule", { value: true });\n' : "";
+  return mark + code;
 }
 
 /** Moves the declarations that the entries reach to dist/cjs, and removes the others. */
@@ -116,15 +147,17 @@ function typesOf(file: string): string {
   return readFileSync(file, "utf8").replace(imports, `import type $1 ${attribute};`);
 }
 
-async function shorten(file: string): Promise<string> {
-  const isCommonJs = file.startsWith(join("dist/cjs/"));
+/** @param kept matches the names of functions that stay */
+async function shorten(file: string, kept: RegExp): Promise<string> {
+  const isCommonJs = file.startsWith(join("dist/cjs/")) || file.endsWith(".cjs");
   const parse: object = { module: !isCommonJs };
-  const kept = { keep_classnames: true, keep_fnames: true };
   const options = {
     parse,
-    compress: { ...kept, ecma: 2022, toplevel: true },
-    mangle: { ...kept, toplevel: true },
-    format: { ecma: 2022, semicolons: false, preserve_annotations: true },
+    keep_classnames: true,
+    keep_fnames: kept,
+    compress: { ecma: 2022, toplevel: true },
+    mangle: { toplevel: true },
+    format: { ecma: 2022, semicolons: false, preserve_annotations: !isCommonJs },
   } as const;
   const { code = "" } = await minify(readFileSync(file, "utf8"), options);
   return code;
