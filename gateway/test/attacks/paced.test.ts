@@ -126,7 +126,8 @@ test("writes to a response whose client has left are not kept", () =>
       await allGone(attacked.server);
       const ended: unknown[] = [];
       const [res] = attacked.begun;
-      for (let i = 0; i < 50; i++) res?.write(Buffer.alloc(1000), (error) => void ended.push(error));
+      for (let i = 0; i < 50; i++)
+        res?.write(Buffer.alloc(1000), (error) => void ended.push(error));
       await until("all have ended", () => ended.length === 50);
       res?.end("bye");
       await rateIsFree(attacked);
