@@ -187,3 +187,16 @@ export class LimiterClosedError extends LimiterError<{ readonly limiter: string 
     super(LimiterClosedError.code, `limiter "${limiter}" was closed`, { limiter });
   }
 }
+
+/**
+ * Returns the error, or an Error for what is none or throws when it is read: clients reject with anything,
+ * and a second error while the first is handled would leave calls open.
+ */
+export function readable(reason: unknown): Error {
+  try {
+    const isError = reason instanceof Error && typeof reason.message === "string";
+    return isError && `${reason}` !== "" ? reason : new Error(String(reason), { cause: reason });
+  } catch {
+    return new Error("the client failed with an error that cannot be read");
+  }
+}

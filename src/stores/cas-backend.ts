@@ -1,6 +1,7 @@
 /** The contract of a backend for `casStore`, and the calls of a backend with checks of what it returns. */
 import { checkFunction, show } from "../ground/check.ts";
 import { toMicros, unixMicros } from "../ground/clock.ts";
+import { readable } from "../ground/errors.ts";
 import { StoreClock } from "./last-writes.ts";
 import type { Saved } from "./state-bytes.ts";
 
@@ -197,11 +198,13 @@ async function promised<T>(call: () => string, run: () => Promise<T> | undefined
   try {
     promise = run();
   } catch (cause) {
-    const text = cause instanceof Error ? cause.message : String(cause);
-    throw new ThrownError(`${call()} of the backend threw: ${text}`, { cause });
+    throw new ThrownError(`${call()} of the backend threw: ${readable(cause).message}`, { cause });
   }
-  if (typeof (Object(promise) as Partial<Promise<T>>).then === "function") {
-    return promise as Promise<T>;
+  try {
+    const isPromise = typeof (Object(promise) as Partial<Promise<T>>).then === "function";
+    if (isPromise) return await (promise as Promise<T>);
+  } catch (reason) {
+    throw readable(reason);
   }
   throw new ContractError(`${call()} of the backend must return a promise, got ${show(promise)}`);
 }

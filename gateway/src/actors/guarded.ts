@@ -68,7 +68,7 @@ export function guardedCall<T, Rest extends readonly unknown[] = readonly []>(
       hasWarned = true;
       warn(
         "SMOOTH_LIMITER_ACTOR_FAILED",
-        `${name} failed, so ${instead}: ${error}. Further failures are not reported; pass a function as onError to see all of them`,
+        `${name} failed, so ${instead}: ${readable(error)}. Further failures are not reported; pass a function as onError to see all of them`,
       );
     }
     return undefined;
@@ -85,6 +85,15 @@ export function guardedCall<T, Rest extends readonly unknown[] = readonly []>(
       return failed(error, request, report);
     }
   };
+}
+
+/** Returns an error as a text: functions of the application may throw anything. */
+function readable(error: unknown): string {
+  try {
+    return String(error);
+  } catch {
+    return "an error that cannot be read";
+  }
 }
 
 /** @throws TypeError for anything else: all objects would otherwise share one key */

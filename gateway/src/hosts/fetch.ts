@@ -99,10 +99,10 @@ function wrap<Context extends readonly unknown[], Answered extends Response | un
       request,
       context,
     );
-    const action = await filter.ask(seen, request);
-    if (action === undefined) return new Response(null, { status: CLIENT_GONE });
-    if (action.answer !== undefined) return responseOf(action.answer);
     try {
+      const action = await filter.ask(seen, request);
+      if (action === undefined) return seen.gone();
+      if (action.answer !== undefined) return seen.closing(responseOf(action.answer));
       const response = await handler(request, ...context);
       if (response !== undefined) {
         return seen.closing(withFields(pacedBody(response, action.paces), action.fields));
@@ -117,7 +117,7 @@ function wrap<Context extends readonly unknown[], Answered extends Response | un
 }
 
 /** The status that nginx logs for a client that has disconnected; no client receives it. */
-export const CLIENT_GONE = 499;
+const CLIENT_GONE = 499;
 
 /** Statuses for which a `Response` accepts no body, not even an empty one. */
 const WITHOUT_BODY = [204, 205, 304];
@@ -223,13 +223,20 @@ export class FetchGatewayRequest implements HostRequest {
     for (const closed of this.#listeners.splice(0)) closed();
   }
 
-  /** The handler has thrown: the platform responds with a server error. */
+  /** The handler, or `onError`, has thrown: the platform responds with a server error. */
   fail(): void {
     this.#answer(500);
     this.close();
   }
 
-  #answer(status: number): void {
+  /** The client disconnected before the request was served. @returns a response that no client receives */
+  gone(): Response {
+    this.#answer(undefined);
+    this.close();
+    return new Response(null, { status: CLIENT_GONE });
+  }
+
+  #answer(status: number | undefined): void {
     for (const answered of this.#answered.splice(0)) answered(status);
   }
 
@@ -246,7 +253,15 @@ export class FetchGatewayRequest implements HostRequest {
     }
     const close = () => this.close();
     const whole = new TransformStream({ flush: close });
-    response.body.pipeTo(whole.writable).catch(close);
+    const failed = (error: unknown) => {
+      close();
+      // a body that other code has read already cannot be piped: it must not seem to have no end
+      return whole.writable.abort(error);
+    };
+    response.body
+      .pipeTo(whole.writable)
+      .catch(failed)
+      .catch(() => {});
     return new Response(whole.readable, response);
   }
 }

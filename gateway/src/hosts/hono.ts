@@ -1,14 +1,8 @@
 import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
 import { checkFunction } from "../ground/check.ts";
-import {
-  CLIENT_GONE,
-  FetchGatewayRequest,
-  peerOf,
-  responseOf,
-  SWITCHING_PROTOCOLS,
-} from "./fetch.ts";
-import { HostFilter, type HostOptions } from "./host-filter.ts";
+import { FetchGatewayRequest, peerOf, responseOf, SWITCHING_PROTOCOLS } from "./fetch.ts";
+import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
 import { pacedBody } from "./paced-response.ts";
@@ -91,10 +85,11 @@ function middleware(filter: HostFilter, options: Pick<HonoGatewayOptions, "remot
     const { req, env } = context;
     const peer = () => remoteAddress(context);
     const seen = new FetchGatewayRequest(req.raw, peer, context, [env, Object(env).server]);
-    const action = await filter.ask(seen, context);
-    if (action === undefined) return new Response(null, { status: CLIENT_GONE });
-    if (action.answer !== undefined) return responseOf(action.answer);
+    let action: HostAction;
     try {
+      action = await filter.ask(seen, context);
+      if (action === undefined) return seen.gone();
+      if (action.answer !== undefined) return seen.closing(responseOf(action.answer));
       await next();
     } catch (error) {
       seen.fail();

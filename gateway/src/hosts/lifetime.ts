@@ -52,13 +52,14 @@ export function whenOver(
     over();
     return;
   }
-  const connection = connectionOf(req);
-  const open: Ends = connection === undefined ? new Set() : openOn(connection);
+  const open = [res, connectionOf(req)].flatMap((each) => (each === undefined ? [] : endsOf(each)));
+  let isOpen = true;
   const end = () => {
-    if (open.delete(end)) over();
+    for (const ends of open) ends.delete(end);
+    if (isOpen) over();
+    isOpen = false;
   };
-  open.add(end);
-  res?.once("close", end);
+  for (const ends of open) ends.add(end);
 }
 
 /** Returns a signal that is aborted when the request is over. */
@@ -70,18 +71,20 @@ export function overSignal(req: ConnectedRequest, res: ClosingResponse | undefin
 
 type Ends = Set<() => void>;
 
-const connections = new WeakMap<NodeConnection, Ends>();
+type Closing = NodeConnection | ClosingResponse;
+
+const closing = new WeakMap<Closing, Ends>();
 
 /**
- * The functions to call when a connection closes. All requests of a connection share one listener:
- * Node warns of a leak when a socket has more than ten, and a pipeline may be longer.
+ * The functions to call when a connection or a response closes. They share one listener: Node warns of
+ * a leak when there are more than ten. A pipeline may be longer, and more rules may apply to a request.
  */
-function openOn(connection: NodeConnection): Ends {
-  const known = connections.get(connection);
+function endsOf(emitter: Closing): Ends {
+  const known = closing.get(emitter);
   if (known !== undefined) return known;
   const ends: Ends = new Set();
-  connections.set(connection, ends);
-  connection.once?.("close", () => {
+  closing.set(emitter, ends);
+  emitter.once?.("close", () => {
     for (const end of ends) end();
   });
   return ends;

@@ -216,7 +216,8 @@ class LimitChecker implements Checker {
     request: GatewayRequest,
   ): Maybe<LimitVerdict> {
     const active = this.#active((this.#costOf === undefined ? cost : 1) * ratio);
-    const permits = cost * ratio;
+    // an error, as for Infinity, would let the request pass
+    const permits = Math.min(Number.MAX_VALUE, Math.max(Number.MIN_VALUE, cost * ratio));
     try {
       const limiter = isByKey(source) ? source.for(key) : source;
       if (onTaken !== undefined || this.#longestWaitMs > 0) {

@@ -6,10 +6,13 @@
 import { paced, throttle } from "smooth-limiter/streams";
 import type { Pace } from "../answers/checker.ts";
 import type { Maybe } from "../ground/maybe.ts";
+import { type ConnectedRequest, whenOver } from "./lifetime.ts";
 import type { NodeResponse } from "./node-messages.ts";
 
 /** The members of a response that are used here. */
 export interface PacedResponse extends Omit<NodeResponse, "end"> {
+  /** Absent on the imitated responses of some serverless platforms. */
+  readonly req?: ConnectedRequest | undefined;
   // biome-ignore lint/suspicious/noExplicitAny: the overloads of Node's classes differ
   write(...args: any[]): boolean;
   // biome-ignore lint/suspicious/noExplicitAny: the overloads of Node's classes differ
@@ -30,7 +33,7 @@ const WITHOUT_BODY = [204, 304];
 
 interface Piece {
   readonly bytes: Uint8Array;
-  readonly written: (() => void) | undefined;
+  readonly written: ((error?: Error) => void) | undefined;
 }
 
 /** What `write` and `end` of a stream accept. */
@@ -57,18 +60,23 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
     return needsDrain || emit("drain");
   };
 
-  res.once("close", () => {
+  whenOver(res.req ?? {}, res, () => {
     gone.abort();
-    queue.length = 0;
     wake();
     sent();
+    // writers wait for these; if one throws, that must not keep other code from seeing the end
+    for (const { written } of queue.splice(0)) {
+      if (written) queueMicrotask(() => written(new Error("the response was closed")));
+    }
   });
 
   async function* pieces(): AsyncGenerator<Uint8Array> {
     while (!gone.signal.aborted) {
-      const piece = queue.shift();
+      const [piece] = queue;
       if (piece !== undefined) {
         if (piece.bytes.byteLength > 0) yield piece.bytes;
+        // it was taken out of the queue if the response was closed meanwhile
+        if (queue.shift() !== piece) return;
         waiting -= piece.bytes.byteLength;
         piece.written?.();
         if (needsDrain && waiting < HIGH_WATER_BYTES) {
@@ -107,7 +115,7 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
     run().catch((error: Error) => gone.signal.aborted || res.destroy(error));
   };
 
-  const add = (chunk: unknown, encoding: unknown, written: (() => void) | undefined) => {
+  const add = (chunk: unknown, encoding: unknown, written: Piece["written"]) => {
     const bytes =
       typeof chunk === "string"
         ? Buffer.from(chunk, typeof encoding === "string" ? (encoding as BufferEncoding) : "utf8")
@@ -122,9 +130,8 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
 
   res.write = (...args: Args) => {
     const [chunk, encoding, written] = parts(args);
-    if (isEnded || !(typeof chunk === "string" || chunk instanceof Uint8Array)) {
-      return write(...args);
-    }
+    const isBytes = typeof chunk === "string" || chunk instanceof Uint8Array;
+    if (isEnded || gone.signal.aborted || !isBytes) return write(...args);
     add(chunk, encoding, written);
     needsDrain = waiting >= HIGH_WATER_BYTES;
     return !needsDrain;
@@ -133,7 +140,7 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
   res.end = (...args: Args) => {
     const [chunk, encoding, ended] = parts(args);
     const hasBody = chunk !== undefined && chunk !== null && chunk !== "";
-    const isLate = isEnded || (!isRunning && !hasBody);
+    const isLate = isEnded || gone.signal.aborted || (!isRunning && !hasBody);
     if (isLate || WITHOUT_BODY.includes(res.statusCode)) {
       isEnded = true;
       return end(...args);
@@ -166,8 +173,8 @@ export function pacedBody(response: Response, paces: readonly Pace[] = []): Resp
 }
 
 /** Returns the chunk, the encoding and the callback, each of which may be left out. */
-function parts(args: Args): [unknown, unknown, (() => void) | undefined] {
-  const callback = args.find((each) => typeof each === "function") as (() => void) | undefined;
+function parts(args: Args): [unknown, unknown, Piece["written"]] {
+  const callback = args.find((each) => typeof each === "function") as Piece["written"];
   const [chunk, encoding] = args.filter((each) => typeof each !== "function");
   return [chunk, encoding, callback];
 }

@@ -256,6 +256,28 @@ test("without an onError function a failing actor is a warning, once", async () 
   assert.equal(seen, ["SMOOTH_LIMITER_ACTOR_FAILED"]);
 });
 
+test("an actor that throws what cannot be read frees its client from no other rule", async () => {
+  const generatorOf = (reason: unknown) => {
+    const generator = (function* () {})();
+    generator.throw(reason);
+    return "";
+  };
+  const strange = [Symbol("no"), Object.create(null), { toString: () => generatorOf("no") }];
+  const actors = strange.flatMap((reason): Actor[] => [
+    () => generatorOf(reason),
+    () => Promise.reject(reason),
+  ]);
+  for (const actor of actors) {
+    const gateway = await open(actor);
+    const seen = await warnings(async () => {
+      const allowed: boolean[] = [];
+      for (let i = 0; i < 3; i++) allowed.push((await gateway.check(request("/"))).allowed);
+      assert.equal(allowed, [true, true, false]);
+    });
+    assert.equal(seen, ["SMOOTH_LIMITER_ACTOR_FAILED"]);
+  }
+});
+
 test("a host's onError receives the error, and its result does not matter", async () => {
   const gateway = await open(failing["throws an error"] as Actor);
   for (const word of ["allow", "refuse", "throw"] as const) {

@@ -274,6 +274,32 @@ onEach(HTTP2_HOSTS, (test, host, make) => {
   });
 });
 
+for (const [name, host] of Object.entries(HOSTS)) {
+  const test = suite(`many rules, ${name}`);
+
+  test("a request that many rules apply to adds one listener to its response and its socket", async () => {
+    const warnings: string[] = [];
+    const note = ({ name: kind }: Error) => void warnings.push(kind);
+    const rules = Array.from({ length: 20 }, (_, i) => {
+      return { name: `places ${i}`, actor: "all", connections: 5 };
+    });
+    const gateway = await createGateway({ rules: { url: "/", rules } });
+    const server = await host(gateway);
+    process.on("warning", note);
+    try {
+      assert.equal(await oneByOne(server, 20, {}), Array(20).fill(200));
+      await sleep(5);
+      assert.equal(warnings, []);
+    } finally {
+      process.off("warning", note);
+      await server.close();
+      await gateway.close();
+    }
+  });
+
+  test.run();
+}
+
 const test = suite("places where the server reports little");
 
 const URL_ = "http://localhost/hello";
@@ -288,6 +314,38 @@ test("HEAD: the body of the handler's answer is never read", async () => {
     assert.is((await handle(new Request(URL_, { method: "HEAD" }))).status, 200);
     assert.is((await app.request(URL_, { method: "HEAD" })).status, 200);
   }
+  assert.is(freeOf(checker), 1);
+});
+
+test("a filter of the application's that takes a place and then refuses frees it", async () => {
+  const checker = placesOf(1);
+  const refused: CheckResult = { allowed: false, retryMs: 0, outcomes: [] };
+  const check: Checker["check"] = async (request) => {
+    await checker.check(request);
+    return refused;
+  };
+  const handle = fetchGateway({ check }, () => new Response("hello"));
+  const app = new Hono();
+  app.use(honoGateway({ check }));
+  for (let i = 0; i < 3; i++) {
+    for (const response of [await handle(new Request(URL_)), await app.request(URL_)]) {
+      assert.is(response.status, 429);
+      await response.text();
+    }
+  }
+  assert.is(freeOf(checker), 1);
+});
+
+test("a body that other code has read fails, and frees its place", async () => {
+  const checker = placesOf(1);
+  const handle = fetchGateway(checker, () => {
+    const response = new Response("hello");
+    response.body?.getReader();
+    return response;
+  });
+  const response = await handle(new Request(URL_));
+  const late = sleep(1000, "no end", { ref: false });
+  assert.match(await Promise.race([response.text().catch(String), late]), /TypeError/);
   assert.is(freeOf(checker), 1);
 });
 

@@ -265,6 +265,19 @@ test("a failing function never lets a request escape the limit", async () => {
   }
 });
 
+test("no cost and no limit is too large or too small to be decided", async () => {
+  const extremes = [Number.MIN_VALUE, 1e-300, 1e-9, 1, 1e9, 1e300, Number.MAX_VALUE];
+  for (const cost of extremes) {
+    for (const limit of extremes) {
+      const { limiter } = keyed(window(2));
+      const options = { cost: () => cost, limit: () => limit, name: `${cost} of ${limit}` };
+      const verdicts = await passing(limiter, options);
+      if (cost > limit) assert.is(verdicts.passed, 0, options.name);
+      if (cost === limit) assert.ok(verdicts.passed <= 1, options.name);
+    }
+  }
+});
+
 test("a function that takes too long has failed", async () => {
   const { limiter, clock } = keyed(window(1));
   const key = () => new Promise<string>(() => {});

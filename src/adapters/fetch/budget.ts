@@ -87,7 +87,9 @@ export class Budget {
 
     const guessed = this.#guessed;
     const newer = guessed || sentAt >= this.#updatedAt;
-    const perMs = gradual && resetMs > 0 ? Math.max(0, (limit ?? 0) - remaining) / resetMs : 0;
+    const missing = gradual && resetMs > 0 ? Math.max(0, (limit ?? 0) - remaining) : 0;
+    // finite, because it is multiplied by times that may be 0
+    const perMs = missing > 0 ? Math.min(Number.MAX_VALUE, missing / resetMs) : 0;
     // the response may have been written as early as the request was sent
     const left = remaining - since + perMs * (now - sentAt);
     this.#left = newer ? left : Math.min(left, this.left(now));

@@ -1,3 +1,4 @@
+import { failCheck } from "../../ground/check.ts";
 import type { Permits } from "../../ground/permits.ts";
 import type { Limiter } from "../../limiter/limiter-api.ts";
 import { checkLimiter } from "../check-limiter.ts";
@@ -117,8 +118,9 @@ class Exchange {
   /** The response, or `undefined` if the request got no response and must be retried. */
   async #sendOrFail(attempt: number): Promise<Response | undefined> {
     const { signal, repeatable, idempotent } = this.#call;
+    let response: unknown;
     try {
-      return await this.#send();
+      response = await this.#send();
     } catch (error) {
       // after an abort it is unknown how far the request came
       if (signal?.aborted) throw error;
@@ -128,6 +130,9 @@ class Exchange {
       await sleep(this.#settings.clock, this.#backoffMs(attempt), signal);
       return undefined;
     }
+    // undefined, which a mock returns, would be retried without an end
+    if (typeof response === "object" && response !== null) return response as Response;
+    failCheck("the result of fetch", "a Response", response);
   }
 
   #mayRepeat(status: number): boolean {

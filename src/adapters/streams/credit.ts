@@ -136,6 +136,8 @@ export class Credit {
    * `undefined` if permits have to be bought first.
    */
   take(size: number): number | undefined {
+    // there is nothing to buy: a limiter refuses to be asked for 0 permits
+    if (size === 0) return 0;
     if (this.#free > 0) return this.#takeFree(size);
     const due = size > this.#piece ? this.#due(size) : size;
     if (due > this.#bought || this.#isStale()) return undefined;

@@ -1,6 +1,7 @@
 /** The limits by the store's last reply: the numbers in force, and limits that operators keep in keys. */
 import type { Algorithm, Policy } from "../../algorithms/algorithm.ts";
 import { readPoliciesOf, writePolicies } from "../../algorithms/index.ts";
+import { show } from "../../ground/check.ts";
 import { diagnostics } from "../../ground/diagnostics.ts";
 import { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import type { Amount } from "../../ground/permits.ts";
@@ -29,11 +30,15 @@ export class InForce {
     this.numbers = writePolicies(list);
   }
 
-  /** Processes a reply. A value that is not a limit is published when it first appears. */
+  /**
+   * Processes a reply. A value that is not a limit is published when it first appears.
+   *
+   * @throws TypeError if the numbers cannot be read: a later use of them would have no caller to report it to
+   */
   replied({ inForce, notes = NONE }: Pick<StoreReply, "inForce" | "notes">): void {
     if (inForce !== this.numbers) {
+      this.#policies = this.#read(inForce);
       this.numbers = inForce;
-      this.#policies = undefined;
       this.#policyState = undefined;
     }
     if (notes === this.#notes) return;
@@ -49,8 +54,15 @@ export class InForce {
 
   /** The same array as long as the numbers stay the same. */
   get policies(): readonly Policy[] {
-    this.#policies ??= readPoliciesOf(this.#algorithms, this.numbers);
+    this.#policies ??= this.#read(this.numbers);
     return this.#policies;
+  }
+
+  #read(text: string): readonly Policy[] {
+    const policies = readPoliciesOf(this.#algorithms, text);
+    const isWhole = policies.length === this.#algorithms.length;
+    if (isWhole && !policies.some(({ numbers }) => numbers.some(Number.isNaN))) return policies;
+    throw new TypeError(`the store answered ${show(text)} as the numbers in force`);
   }
 
   /** A new state under the policies in force; read-only. */

@@ -251,7 +251,8 @@ function decodeGrants(texts: string, count: number, answers: Answer[]): boolean 
     const star = text.indexOf("*");
     const grant = knownGrant(star < 0 ? text : text.slice(0, star));
     const times = star < 0 ? 1 : Number(text.slice(star + 1));
-    if (!(answers.length + times <= end)) return false;
+    if (Number.isNaN(grant.wait) || !Number.isInteger(times)) return false;
+    if (answers.length + times > end) return false;
     for (let i = 0; i < times; i++) answers.push(grant);
   }
   return answers.length === end;
@@ -265,8 +266,13 @@ function knownGrant(text: string): Answer {
   return lastGrant;
 }
 
+/** A wait, and receipts. */
+const GRANT = /^(?:\d[\d.e+-]*|no|never|inf)(?::-?(?:\d[\d.e+-]*|inf))*$/;
+
+/** @returns a wait of NaN for a text that is no grant: an empty one, say, must not be a wait of 0 */
 function decodeGrant(text: string): Answer {
   const { receipts, slowest, quotas, deficit } = AT_ONCE;
+  if (!GRANT.test(text)) return { ...AT_ONCE, wait: NaN };
   const end = text.indexOf(":");
   if (end < 0) return { wait: decodeNumber(text), receipts, slowest, quotas, deficit };
   const taken = text.slice(end + 1).split(":");

@@ -1,5 +1,6 @@
 /** Runs scripts through a client of any kind. */
 import { show } from "../../ground/check.ts";
+import { readable } from "../../ground/errors.ts";
 import { notAClient } from "./not-a-client.ts";
 
 /** The only operation that a limiter needs of a Redis client: run a script. */
@@ -49,16 +50,6 @@ function listOf(reply: unknown): readonly string[] {
 
 function fail(reason: unknown): never {
   throw readable(reason);
-}
-
-/** Returns the error, or an Error for what is none or throws when it is read. */
-function readable(reason: unknown): Error {
-  try {
-    const isError = reason instanceof Error && typeof reason.message === "string";
-    return isError && `${reason}` !== "" ? reason : new Error(String(reason), { cause: reason });
-  } catch {
-    return new Error("the client failed with an error that cannot be read");
-  }
 }
 
 /** Sends a script, its hash or its text, with the method of a client. */

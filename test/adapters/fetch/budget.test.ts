@@ -139,6 +139,17 @@ test("a bucket is refilled while a request is in flight", () => {
   assert.is(full.holdMs(60, 0), 0);
 });
 
+test("numbers of a server that are too large to calculate with hold no request", () => {
+  const budget = new Budget();
+  // the quotient of the limit and the reset is not finite
+  budget.update(quota(0, 0.01, { limit: 1e308, gradual: true }), 0, 5, 5);
+  for (const cost of [0, 1]) {
+    const holdMs = budget.holdMs(cost, 5);
+    assert.ok(holdMs >= 0 && holdMs <= 0.01, `${holdMs}`);
+  }
+  assert.is(budget.left(6), 1e308);
+});
+
 test("a bucket without a reported limit is full again at the reset", () => {
   const budget = new Budget();
   budget.update(quota(0, 500, { gradual: true }), 0, 0, 0);

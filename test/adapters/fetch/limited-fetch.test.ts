@@ -314,6 +314,23 @@ test("a request that fails in transit is sent again if that is safe", async () =
   assert.is(call.value?.status, 200);
 });
 
+test("a fetch that returns no response is an error, and is not called again", async () => {
+  for (const result of [undefined, null, 5, "ok"]) {
+    let sent = 0;
+    const call = limitedFetch(RateLimiter.create(1e6), {
+      fetch: async () => {
+        sent += 1;
+        // without an end this would keep timers from running, that of this test too
+        if (sent > 100) throw new TypeError("again", { cause: new Error("bad port") });
+        return result as never;
+      },
+    });
+    const error = await failure(() => call(URL_OF));
+    assert.match(String(error), /TypeError: the result of fetch must be a Response, got/);
+    assert.is(sent, 1);
+  }
+});
+
 test("an error that would come again is not retried", async () => {
   const errors = ["unknown scheme", "bad port", "unexpected redirect", "redirect count exceeded"];
   for (const message of errors) {

@@ -169,6 +169,22 @@ for (const [form, pass] of Object.entries(forms)) {
     assert.equal(log, ["0 a", "0 b", "0 ", "50 c", "310 d"]);
   });
 
+  test("empty chunks pass, also right after the limiter's numbers have changed", async () => {
+    const limiter = RateLimiter.create(1000);
+    const sizes: number[] = [];
+    const chunks = (function* () {
+      for (const size of [0, 10, 0, 0, 5]) {
+        yield new Uint8Array(size);
+        limiter.setRate(1000 + sizes.length);
+      }
+    })();
+    await pass(chunks, limiter, (chunk) => void sizes.push(chunk.length));
+    assert.equal(
+      sizes.filter((size) => size > 0),
+      [10, 5],
+    );
+  });
+
   test("fractions work: of weights, and of a limiter that never holds a whole permit", async () => {
     const clock = new FakeClock();
     const half = tokenBucket({ capacity: 0.5, refill: 1, everyMs: 100 });

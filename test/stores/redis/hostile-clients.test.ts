@@ -161,6 +161,40 @@ for (const [family, make] of Object.entries(FAMILIES)) {
   });
 }
 
+/** Replies to one request for permits that differ from a correct one in a few characters. */
+const NEARLY_RIGHT = [
+  ...["\t", "s5\t", "s5\t ", "s5\t-0.5", "s5\tnone", "0x", "0:", "0:abc", "0*0.5", "s5\t0:nan"],
+  ...[
+    "zz\t0",
+    "zz\tnever",
+    "zz\tno",
+    "g5\tnever",
+    "sNaN\tnever",
+    "s5 x\tno",
+    "s5\ns5\t0",
+    "~1~zz\t0",
+  ],
+];
+
+for (const whenUnavailable of ["throw", "allow", "local"] as const) {
+  test(`a reply that is nearly right grants nothing, with ${whenUnavailable}`, async () => {
+    const how =
+      whenUnavailable === "local" ? { whenUnavailable, instances: 2 } : { whenUnavailable };
+    for (const reply of NEARLY_RIGHT) {
+      const client = { runScript: async () => reply };
+      const limiter = RedisRateLimiter.create(client, "a", 5, { ...QUICK, ...how });
+      for (const call of [() => limiter.acquire(), () => limiter.tryAcquire()]) {
+        const error = await failure(call);
+        assert.instance(error, StoreUnavailableError, JSON.stringify(reply));
+      }
+      assert.instance(await failure(() => limiter.decide()), Error, JSON.stringify(reply));
+      await limiter.close();
+    }
+    await new Promise((resolve) => setTimeout(resolve, 2 * QUICK.timeoutMs));
+    assert.equal(unhandled, []);
+  });
+}
+
 /** Whether a call ends, with any outcome. */
 async function within(ms: number, call: () => unknown): Promise<string> {
   let timer: NodeJS.Timeout | undefined;
