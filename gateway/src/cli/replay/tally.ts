@@ -47,16 +47,18 @@ class RuleTally {
   readonly series = new TimeSeries();
   readonly #peak: WindowPeak;
   readonly #actors: TopActors<Notes>;
+  readonly #isBuiltIn: boolean;
 
   constructor(rule: RequestRule) {
     this.rule = rule;
+    this.#isBuiltIn = BUILT_IN.includes(rule.actor);
     this.#peak = new WindowPeak(rule.periodMs);
     this.#actors = new TopActors(() => new Notes(rule.periodMs));
   }
 
   add({ actor, allowed, decision }: Outcome, verdict: Verdict, atMs: number, own: Own): void {
     this.requests += 1;
-    const isFallback = !BUILT_IN.includes(this.rule.actor) && !own[this.rule.actor];
+    const isFallback = !this.#isBuiltIn && !own[this.rule.actor];
     const notes = this.#actors.count(`${isFallback ? FALLBACK : KNOWN}${actor}`);
     if (allowed && !verdict.allowed) {
       this.refusedElsewhere += 1;
