@@ -20,7 +20,6 @@ import { zoneMinutesOf } from "./log-time.ts";
 import { Progress } from "./progress.ts";
 import type { Replayed } from "./report.ts";
 import { Simulation } from "./simulation.ts";
-
 import { textReport } from "./text.ts";
 
 export interface ReplayOptions {
