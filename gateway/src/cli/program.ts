@@ -5,7 +5,7 @@ import { CliError, colorsOf, type Io, printable } from "./io.ts";
 import { listed, seconds, wholeNumber } from "./options.ts";
 import { addRedisCommands } from "./redis/program.ts";
 import { DEFAULT_FIELDS, type Fields } from "./replay/log-entry.ts";
-import { replay } from "./replay/replay.ts";
+import { type ReplayOptions, replay } from "./replay/replay.ts";
 
 const EXIT_CODES = `
 Exit codes:
@@ -141,17 +141,10 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
   return program;
 }
 
-interface ReplayFlags {
-  readonly json?: boolean;
-  readonly html?: string;
-  readonly top: number;
+interface ReplayFlags extends Omit<ReplayOptions, "fields" | "holdMs"> {
   readonly field: readonly string[];
-  readonly cost: readonly string[];
-  readonly trustedProxies: number;
-  readonly hash?: string;
+  /** Seconds. */
   readonly hold: number;
-  readonly spread: boolean;
-  readonly progress: boolean;
 }
 
 function version(): string {
