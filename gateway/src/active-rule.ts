@@ -1,16 +1,11 @@
-import { exemption } from "./actors/exemption.ts";
 import type { GuardedActor } from "./actors/guarded.ts";
 import { Limits, type RuleContext, type RulePolicies } from "./limits.ts";
-import type { GatewayRequest } from "./request.ts";
-import { Reach } from "./rule-table.ts";
+import { RuleInForce } from "./rule-in-force.ts";
 import type { GuardedCost } from "./rules/cost.ts";
 import type { RequestRule } from "./rules/rule.ts";
 
 /** A rule for requests per time that is in force, with its limiters. */
-export class ActiveRule {
-  readonly rule: RequestRule;
-  readonly reach: Reach;
-  readonly actor: GuardedActor;
+export class ActiveRule extends RuleInForce<RequestRule, GuardedActor> {
   readonly isGlobal: boolean;
   /** Whether it only counts and reports, and never refuses. */
   readonly isShadow: boolean;
@@ -25,18 +20,14 @@ export class ActiveRule {
   /** Whether periods have keys of their own. */
   readonly isOnCalendar: boolean;
   readonly #hasFixedCost: boolean;
-  readonly isExempt: (value: string, request: GatewayRequest) => boolean;
   readonly limits: Limits;
 
   constructor(policies: RulePolicies, context: RuleContext, before: ActiveRule | undefined) {
     const { rule } = policies;
-    this.rule = rule;
-    this.reach = new Reach(rule);
-    this.actor = context.actor(rule.actor) as GuardedActor;
+    super(rule, context);
     this.isGlobal = rule.scope === "global";
     this.isShadow = rule.mode === "shadow";
     this.longestWaitMs = policies.isLine && !this.isShadow ? Infinity : 0;
-    this.isExempt = exemption(rule.exempt, this.actor, rule.actor === "device");
     this.limits = new Limits(policies, context, before?.limits);
     this.costBy = rule.costBy === undefined ? undefined : context.costs.get(rule.costBy);
     this.settles = rule.count !== "all" || this.costBy?.settle !== undefined;

@@ -1,34 +1,26 @@
 /** Rules that limit how many requests are in progress at once. */
 import { systemClock } from "smooth-limiter";
 import { type RedisClient, RedisConcurrencyLimiter } from "smooth-limiter/redis";
-import { exemption } from "./actors/exemption.ts";
 import type { GuardedActor, Report } from "./actors/guarded.ts";
-import { keyOf, markedKey } from "./actors/key.ts";
+import { keyOfActor } from "./actors/key.ts";
 import type { ActorResolver } from "./actors/resolver.ts";
 import { all, chain, type Maybe, orElse, settled } from "./ground/maybe.ts";
 import type { RuleContext } from "./limits.ts";
 import { LeasedPlaces, OwnPlaces, type Place, type Places, placeDecision } from "./places.ts";
 import type { GatewayRequest } from "./request.ts";
-import { Reach } from "./rule-table.ts";
+import { RuleInForce } from "./rule-in-force.ts";
 import type { ConnectionRule } from "./rules/rule.ts";
 import type { Outcome } from "./verdict.ts";
 
 /** A rule for connections that is in force, with the places that are taken. */
-export class ActiveConnections {
-  readonly rule: ConnectionRule;
-  readonly reach: Reach;
-  readonly actor: GuardedActor;
-  readonly isExempt: (value: string, request: GatewayRequest) => boolean;
+export class ActiveConnections extends RuleInForce<ConnectionRule, GuardedActor> {
   readonly #places: Places;
   readonly #overrides: ReadonlyMap<string, number>;
 
   /** @param before the rule with the same name: if it counts the same requests, they keep their places */
   constructor(rule: ConnectionRule, context: RuleContext, before: ActiveConnections | undefined) {
-    const { actor, scope, exempt, overrides } = rule;
-    this.rule = rule;
-    this.reach = new Reach(rule);
-    this.actor = context.actor(actor) as GuardedActor;
-    this.isExempt = exemption(exempt, this.actor, actor === "device");
+    super(rule, context);
+    const { actor, scope, overrides } = rule;
     this.#overrides = new Map(overrides.map(({ value, connections }) => [value, connections]));
     const isKin = before?.rule.actor === actor && before.rule.scope === scope;
     this.#places = isKin ? before.#places : placesOf(rule, context);
@@ -56,8 +48,7 @@ export class ActiveConnections {
   }
 
   #keyOf(actor: string, isKnown: boolean): string {
-    const { scope } = this.rule;
-    return keyOf(markedKey(actor, isKnown, scope === "global"), scope);
+    return keyOfActor(actor, isKnown, this.rule.scope);
   }
 }
 

@@ -10,15 +10,21 @@ import type { Clock, Decision } from "smooth-limiter";
 import type { ActiveRule } from "./active-rule.ts";
 import type { Report } from "./actors/guarded.ts";
 import type { ActorResolver } from "./actors/resolver.ts";
-import { retryAfter } from "./answers/retry.ts";
 import { isOpen, type OpenAsk, type RuleAsk } from "./ask.ts";
 import { all, chain, type Maybe } from "./ground/maybe.ts";
 import { Judge, NO_RULE, withWait } from "./judge.ts";
 import { unixMs } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
 import type { RequestRule } from "./rules/rule.ts";
-import { block, retryOf, settleLater } from "./settlement.ts";
-import type { Outcome, Verdict } from "./verdict.ts";
+import { block, settleLater } from "./settlement.ts";
+import {
+  isRefusal,
+  type Outcome,
+  refused,
+  retryOf,
+  type Verdict,
+  withOutcomes,
+} from "./verdict.ts";
 
 export class Filter {
   readonly #actors: ActorResolver;
@@ -59,10 +65,7 @@ export class Filter {
         }),
       );
       return chain(all(looks), (outcomes): Verdict<RequestRule> => {
-        const retries = outcomes.map(({ allowed, decision, rule }, i) =>
-          allowed || rule.mode === "shadow" ? 0 : retryAfter(decision, asks[i]?.cost ?? 1),
-        );
-        const retryMs = Math.max(0, ...retries);
+        const retryMs = retryOf(outcomes, asks);
         return { allowed: retryMs === 0, retryMs, waitedMs: 0, outcomes };
       });
     });
@@ -81,7 +84,7 @@ export class Filter {
     report?: Report,
   ): Maybe<readonly RuleAsk[]> {
     const asks = all(active.map((one) => this.#askOf(one, request, report)));
-    return chain(asks, (known) => known.filter(isDefined));
+    return chain(asks, (known) => known.filter((ask) => ask !== undefined));
   }
 
   /** Rejects all waiting requests, and later ones that would have to wait. */
@@ -147,8 +150,8 @@ export class Filter {
       return this.#take(asks.filter(isOpen), [], request, report);
     }
     return chain(all(asks.map((ask) => this.#closedBy(ask))), (closed) => {
-      const outcomes = closed.filter(isDefined);
-      if (outcomes.some(({ rule }) => rule.mode === "enforce")) return refusedBy(outcomes);
+      const outcomes = closed.filter((outcome) => outcome !== undefined);
+      if (outcomes.some(isRefusal)) return refused(outcomes);
       const open = asks.filter((ask, i): ask is OpenAsk => closed[i] === undefined && isOpen(ask));
       return this.#take(open, outcomes, request, report);
     });
@@ -163,16 +166,11 @@ export class Filter {
     cost,
   }: RuleAsk): Maybe<Outcome<RequestRule> | undefined> {
     const { rule, limits, costBy } = active;
-    const refused = (decision: Decision): Outcome<RequestRule> => ({
-      rule,
-      actor,
-      allowed: false,
-      decision,
-    });
+    const closed = (decision: Decision) => ({ rule, actor, allowed: false, decision });
     const isPossible = costBy === undefined || limits.fits(actor, isKnown, cost);
-    if (limiter === undefined || !isPossible) return refused(never(rule.name));
+    if (limiter === undefined || !isPossible) return closed(never(rule.name));
     return chain(limits.blockOf(actor, isKnown)?.peek(), (block) =>
-      block === undefined || block.allowed ? undefined : refused(block),
+      block === undefined || block.allowed ? undefined : closed(block),
     );
   }
 
@@ -185,12 +183,11 @@ export class Filter {
     request: GatewayRequest,
     report?: Report,
   ): Maybe<Verdict<RequestRule>> {
-    if (asks.length === 0) return before.length === 0 ? NO_RULE : { ...NO_RULE, outcomes: before };
+    if (asks.length === 0) return withOutcomes(NO_RULE, before);
     return chain(this.#judge.several(asks, request), (judged) => {
       const found = asks.some(({ calendar }) => calendar) ? this.#datedAll(asks, judged) : judged;
       if (found.allowed) settleLater(asks, found, request, report, this.#clock);
-      const verdict =
-        before.length === 0 ? found : { ...found, outcomes: [...before, ...found.outcomes] };
+      const verdict = withOutcomes(found, before);
       return asks.some(({ active }) => active.rule.blockMs !== undefined)
         ? block(asks, verdict)
         : verdict;
@@ -203,7 +200,7 @@ export class Filter {
       const ask = byRule.get(outcome.rule);
       return ask ? { ...outcome, decision: this.#dated(ask, outcome.decision) } : outcome;
     });
-    return { ...verdict, outcomes, retryMs: retryOf(asks, outcomes) };
+    return { ...verdict, outcomes, retryMs: retryOf(outcomes, asks) };
   }
 
   /** Replaces the times of a decision by those of the calendar. */
@@ -230,15 +227,4 @@ function never(policy: string): Decision {
   const status = { limit: 0, remaining: 0, resetMs: Infinity, windowMs: 0 };
   const policies = { [policy]: { allowed: false, ...status } };
   return { allowed: false, waitMs: Infinity, ...status, policy, policies };
-}
-
-function refusedBy(outcomes: readonly Outcome<RequestRule>[]): Verdict<RequestRule> {
-  const retries = outcomes
-    .filter(({ rule }) => rule.mode === "enforce")
-    .map(({ decision }) => retryAfter(decision, 1));
-  return { allowed: false, retryMs: Math.max(...retries), waitedMs: 0, outcomes };
-}
-
-function isDefined<T>(value: T | undefined): value is T {
-  return value !== undefined;
 }

@@ -12,10 +12,10 @@ import {
   checkClock,
   checkFunction,
   checkNumber,
+  checkObject,
   checkOneOf,
   checkOptions,
   checkText,
-  show,
 } from "./ground/check.ts";
 import type { RuleContext } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
@@ -244,8 +244,7 @@ const howMany: Bound = {
 };
 
 function checkFunctions(option: string, functions: unknown): void {
-  if (typeof functions !== "object" || functions === null || Array.isArray(functions)) {
-    throw new TypeError(`${option} must be an object, got ${show(functions)}`);
+  for (const [name, each] of Object.entries(checkObject(option, functions))) {
+    checkFunction(`${option}.${name}`, each);
   }
-  for (const [name, each] of Object.entries(functions)) checkFunction(`${option}.${name}`, each);
 }

@@ -11,7 +11,7 @@ import {
 } from "smooth-limiter";
 import { type RedisClient, RedisLimiter } from "smooth-limiter/redis";
 import type { GuardedActor } from "./actors/guarded.ts";
-import { keyOf, markedKey } from "./actors/key.ts";
+import { keyOfActor } from "./actors/key.ts";
 import { ALGORITHMS, type RuleAlgorithm, type RuleAlgorithms } from "./rules/algorithms.ts";
 import { type Calendar, calendarOf } from "./rules/calendar.ts";
 import type { GuardedCost } from "./rules/cost.ts";
@@ -205,8 +205,7 @@ export class Limits {
   }
 
   keyOf(value: string, isKnown: boolean): string {
-    const { scope } = this.policies.rule;
-    return keyOf(markedKey(value, isKnown, scope === "global"), scope);
+    return keyOfActor(value, isKnown, this.policies.rule.scope);
   }
 
   #keysOf(value: string, isKnown: boolean): Keys {

@@ -1,14 +1,13 @@
 /** Rules that limit the bytes per second of responses. */
 import { KeyedLimiter, RateLimiter, smoothBursty } from "smooth-limiter";
-import { exemption } from "./actors/exemption.ts";
-import type { GuardedActor, Report } from "./actors/guarded.ts";
-import { keyOf, markedKey } from "./actors/key.ts";
+import type { Report } from "./actors/guarded.ts";
+import { keyOfActor } from "./actors/key.ts";
 import type { ActorResolver } from "./actors/resolver.ts";
 import type { Pace } from "./answers/checker.ts";
 import { all, chain, type Maybe } from "./ground/maybe.ts";
 import type { RuleContext } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
-import { Reach } from "./rule-table.ts";
+import { RuleInForce } from "./rule-in-force.ts";
 import type { RateNumbers, RateRule } from "./rules/rule.ts";
 
 /** The rate of an actor's responses together. */
@@ -17,24 +16,16 @@ interface SharedRate extends RateNumbers {
 }
 
 /** A rule for the bytes of responses that is in force, with its limiters. */
-export class ActiveRate {
-  readonly rule: RateRule;
-  readonly reach: Reach;
-  /** Undefined: each response has the rate for itself. */
-  readonly actor: GuardedActor | undefined;
-  readonly isExempt: (value: string, request: GatewayRequest) => boolean;
+export class ActiveRate extends RuleInForce<RateRule> {
   readonly #context: RuleContext;
   readonly own: SharedRate;
   readonly overrides: ReadonlyMap<string, SharedRate>;
 
   /** @param before the rule with the same name: responses of the same actors go on at the new rate */
   constructor(rule: RateRule, context: RuleContext, before: ActiveRate | undefined) {
-    const { name, actor, exempt, overrides } = rule;
+    super(rule, context);
+    const { name, actor, overrides } = rule;
     const { clock, maxKeys } = context;
-    this.rule = rule;
-    this.reach = new Reach(rule);
-    this.actor = actor === undefined ? undefined : context.actor(actor);
-    this.isExempt = this.actor ? exemption(exempt, this.actor, actor === "device") : () => false;
     this.#context = context;
     const kin = before?.rule.actor === actor ? before : undefined;
     const open = ({ bytesPerSecond, afterBytes }: RateNumbers, was?: SharedRate): SharedRate => {
@@ -61,7 +52,7 @@ export class ActiveRate {
   /** Returns the pace that all responses of an actor share. */
   paceOf(actor: string, isKnown: boolean): Pace {
     const { limiters, afterBytes } = (isKnown && this.overrides.get(actor)) || this.own;
-    return { limiter: limiters.for(keyOf(markedKey(actor, isKnown), "local")), afterBytes };
+    return { limiter: limiters.for(keyOfActor(actor, isKnown, "local")), afterBytes };
   }
 }
 
@@ -80,6 +71,7 @@ export function pacesOf(
   if (request.method === "HEAD") return [];
   const paces = rules.map((active) => {
     const { actor, rule, isExempt } = active;
+    // each response has the rate for itself
     if (actor === undefined) return active.ownPace();
     return actors.resolve({ actor, rule, isExempt }, request, report, (value, isKnown) =>
       active.paceOf(value, isKnown),

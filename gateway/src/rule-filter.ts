@@ -12,8 +12,9 @@ import { Filter } from "./filter.ts";
 import { chain, type Maybe, orElse } from "./ground/maybe.ts";
 import type { GatewayRequest } from "./request.ts";
 import { type ActiveRate, pacesOf } from "./response-rates.ts";
+import type { RefusingRule } from "./rules/rule.ts";
 import type { RuleSet, RulesByKind } from "./ruleset.ts";
-import type { Outcome, Verdict } from "./verdict.ts";
+import { isRefusal, refused, type Verdict, withOutcomes } from "./verdict.ts";
 
 export class RuleFilter {
   readonly #actors: ActorResolver;
@@ -49,7 +50,7 @@ export class RuleFilter {
     return chain(this.#connections.peek(connections, request), (outcomes) =>
       outcomes.some(isRefusal)
         ? refused(outcomes)
-        : chain(peek(), (verdict) => withOutcomes(verdict, outcomes)),
+        : chain(peek(), (verdict) => withOutcomes<RefusingRule>(verdict, outcomes)),
     );
   }
 
@@ -69,7 +70,12 @@ export class RuleFilter {
       () =>
         chain(this.#requests.check(requests, request, report), (verdict) => {
           if (!verdict.allowed) leave();
-          return this.#withPaces(rates, withOutcomes(verdict, outcomes), request, report);
+          return this.#withPaces(
+            rates,
+            withOutcomes<RefusingRule>(verdict, outcomes),
+            request,
+            report,
+          );
         }),
       (error) => {
         leave();
@@ -89,19 +95,4 @@ export class RuleFilter {
       paces.length === 0 ? verdict : { ...verdict, paces },
     );
   }
-}
-
-function isRefusal({ allowed, rule }: Outcome): boolean {
-  return !allowed && rule.mode === "enforce";
-}
-
-/** The verdict on a request that finds no free place. */
-function refused(outcomes: readonly Outcome[]): Verdict {
-  const retries = outcomes.filter(isRefusal).map(({ decision }) => decision.waitMs);
-  return { allowed: false, retryMs: Math.max(...retries), waitedMs: 0, outcomes };
-}
-
-function withOutcomes(verdict: Verdict, before: readonly Outcome[]): Verdict {
-  if (before.length === 0) return verdict;
-  return { ...verdict, outcomes: [...before, ...verdict.outcomes] };
 }

@@ -3,9 +3,11 @@ import { ActiveRule } from "./active-rule.ts";
 import { ActiveConnections, sharingProblem } from "./connection-filter.ts";
 import { show } from "./ground/check.ts";
 import { policiesOf, type RuleContext } from "./limits.ts";
+import { hostsOf } from "./match/host.ts";
+import { PathTree } from "./match/tree.ts";
 import type { GatewayRequest } from "./request.ts";
 import { ActiveRate } from "./response-rates.ts";
-import { RuleTable } from "./rule-table.ts";
+import type { RuleInForce } from "./rule-in-force.ts";
 import type { RequestRule, Rule } from "./rules/rule.ts";
 import { RulesError } from "./rules/rules-error.ts";
 
@@ -16,14 +18,17 @@ export interface RulesByKind {
   readonly rates: readonly ActiveRate[];
 }
 
-type InForce = ActiveRule | ActiveConnections | ActiveRate;
+type Kind<T> = abstract new (...args: never) => T;
 
 const NONE: readonly never[] = [];
 
-/** All rules that are in force together. */
+/** All rules that are in force together, found by name and by path. */
 export class RuleSet {
   readonly rules: readonly Rule[];
-  readonly #table = new RuleTable<InForce>();
+  readonly #tree = new PathTree<RuleInForce>();
+  readonly #byName = new Map<string, RuleInForce>();
+  /** Whether a target may match two URLs of one rule. */
+  #hasLists = false;
   /** Whether all rules limit requests per time, as in most files. */
   readonly #isOneKind: boolean;
 
@@ -38,29 +43,31 @@ export class RuleSet {
       .map((rule) => policiesOf(rule, context.algorithms));
     this.rules = rules;
     this.#isOneKind = policies.length === rules.length;
-    const known = (name: string) => (before === undefined ? undefined : before.#table.find(name));
+    const was = <T extends RuleInForce>(kind: Kind<T>, { name }: Rule): T | undefined => {
+      const found = before === undefined ? undefined : before.#byName.get(name);
+      return found instanceof kind ? found : undefined;
+    };
     for (const each of policies) {
-      const was = known(each.rule.name);
-      this.#table.add(new ActiveRule(each, context, isForRequests(was) ? was : undefined));
+      this.#add(new ActiveRule(each, context, was(ActiveRule, each.rule)));
     }
     for (const rule of rules) {
-      const was = known(rule.name);
       if (rule.quotaUnit === "concurrent-requests") {
-        const same = isForConnections(was) ? was : undefined;
-        this.#table.add(new ActiveConnections(rule, context, same));
+        this.#add(new ActiveConnections(rule, context, was(ActiveConnections, rule)));
       } else if (rule.quotaUnit === "content-bytes") {
-        this.#table.add(new ActiveRate(rule, context, isForRates(was) ? was : undefined));
+        this.#add(new ActiveRate(rule, context, was(ActiveRate, rule)));
       }
     }
   }
 
   get active(): RulesByKind {
-    return byKind(this.#table.all());
+    return byKind([...this.#byName.values()]);
   }
 
   /** Returns the rules that apply to a request. */
   match(request: GatewayRequest): RulesByKind {
-    const found = this.#table.match(request);
+    const matches = this.#tree.match(request.url);
+    const once = this.#hasLists ? [...new Set(matches)] : matches;
+    const found = once.every(isForAll) ? once : applying(once, request);
     if (!this.#isOneKind) return byKind(found);
     return { requests: found as readonly ActiveRule[], connections: NONE, rates: NONE };
   }
@@ -72,26 +79,33 @@ export class RuleSet {
       ...connections.map((each) => each.close()),
     ]);
   }
+
+  #add(one: RuleInForce): void {
+    const { name, urls, exact } = one.rule;
+    this.#byName.set(name, one);
+    if (urls.length > 1) this.#hasLists = true;
+    for (const url of urls) this.#tree.add(url, one, exact);
+  }
 }
 
-function byKind(rules: readonly InForce[]): RulesByKind {
-  return {
-    requests: rules.filter(isForRequests),
-    connections: rules.filter(isForConnections),
-    rates: rules.filter(isForRates),
+function isForAll(one: RuleInForce): boolean {
+  return one.isForAll;
+}
+
+/** Returns the rules that apply to a request to their paths. */
+function applying(rules: readonly RuleInForce[], request: GatewayRequest): readonly RuleInForce[] {
+  let known: readonly string[] | undefined;
+  const hosts = () => {
+    known ??= hostsOf(request);
+    return known;
   };
+  return rules.filter((one) => one.includes(request, hosts));
 }
 
-function isForRequests(one: InForce | undefined): one is ActiveRule {
-  return one instanceof ActiveRule;
-}
-
-function isForConnections(one: InForce | undefined): one is ActiveConnections {
-  return one instanceof ActiveConnections;
-}
-
-function isForRates(one: InForce | undefined): one is ActiveRate {
-  return one instanceof ActiveRate;
+function byKind(rules: readonly RuleInForce[]): RulesByKind {
+  const of = <T extends RuleInForce>(kind: Kind<T>) =>
+    rules.filter((one): one is T => one instanceof kind);
+  return { requests: of(ActiveRule), connections: of(ActiveConnections), rates: of(ActiveRate) };
 }
 
 /** Checks what a reader of rules cannot know: whether this gateway has what the rules need. */

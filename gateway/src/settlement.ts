@@ -1,12 +1,11 @@
 /** What happens to a request's permits once it is refused, or answered. */
 import { type Clock, type Decision, systemClock } from "smooth-limiter";
 import type { Report } from "./actors/guarded.ts";
-import { retryAfter } from "./answers/retry.ts";
-import type { OpenAsk, RuleAsk } from "./ask.ts";
+import type { OpenAsk } from "./ask.ts";
 import { all, chain, type Maybe, settled } from "./ground/maybe.ts";
 import type { GatewayRequest } from "./request.ts";
 import type { RequestRule } from "./rules/rule.ts";
-import type { Outcome, Verdict } from "./verdict.ts";
+import { type Outcome, retryOf, type Verdict } from "./verdict.ts";
 
 /** Blocks the actors that a rule has refused, from now on. */
 export function block(
@@ -34,20 +33,8 @@ export function block(
     const outcomes = verdict.outcomes.map((outcome) =>
       rules.has(outcome.rule) ? blockedFor(outcome) : outcome,
     );
-    return { ...verdict, retryMs: retryOf(asks, outcomes), outcomes };
+    return { ...verdict, retryMs: retryOf(outcomes, asks), outcomes };
   });
-}
-
-/** Returns when a refused request should be retried, ms; 0 if no rule refuses it. */
-export function retryOf(
-  asks: readonly RuleAsk[],
-  outcomes: readonly Outcome<RequestRule>[],
-): number {
-  const costs = new Map(asks.map(({ active, cost }) => [active.rule, cost]));
-  const retries = outcomes
-    .filter(({ allowed, rule }) => !allowed && rule.mode === "enforce")
-    .map(({ decision, rule }) => retryAfter(decision, costs.get(rule) ?? 1));
-  return Math.max(0, ...retries);
 }
 
 /** Gives permits back, or takes more, when the request has been answered. */

@@ -1,5 +1,6 @@
 import type { Decision } from "smooth-limiter";
 import type { Pace, PolicyOutcome } from "./answers/checker.ts";
+import { retryAfter } from "./answers/retry.ts";
 import type { RefusingRule } from "./rules/rule.ts";
 
 /** The members of a rule that every response reports. */
@@ -43,4 +44,38 @@ export interface Verdict<R extends CountedRule = RefusingRule> {
    * none does. The server adapters apply them.
    */
   readonly paces?: readonly Pace[] | undefined;
+}
+
+/**
+ * Returns when a refused request should be retried, ms; 0 if no rule refuses it.
+ *
+ * @param asks what the request costs under each rule; 1 under a rule that is not among them
+ */
+export function retryOf(
+  outcomes: readonly Outcome<CountedRule>[],
+  asks: readonly { readonly active: { readonly rule: CountedRule }; readonly cost: number }[] = [],
+): number {
+  const costs = new Map(asks.map(({ active, cost }) => [active.rule, cost]));
+  const retries = outcomes
+    .filter(isRefusal)
+    .map(({ decision, rule }) => retryAfter(decision, costs.get(rule) ?? 1));
+  return Math.max(0, ...retries);
+}
+
+/** Whether a rule refuses the request. */
+export function isRefusal({ allowed, rule }: Outcome<CountedRule>): boolean {
+  return !allowed && rule.mode === "enforce";
+}
+
+/** The verdict on a request that a rule refuses before permits are taken. */
+export function refused<R extends CountedRule>(outcomes: readonly Outcome<R>[]): Verdict<R> {
+  return { allowed: false, retryMs: retryOf(outcomes), waitedMs: 0, outcomes };
+}
+
+/** Adds outcomes in front. */
+export function withOutcomes<R extends CountedRule>(
+  verdict: Verdict<R>,
+  before: readonly Outcome<R>[],
+): Verdict<R> {
+  return before.length === 0 ? verdict : { ...verdict, outcomes: [...before, ...verdict.outcomes] };
 }

@@ -161,9 +161,7 @@ export class KeyLimiter implements SharedLimiter {
   [asMember](options?: ShareOptions): LocalAsked {
     const [keys, key] = [this.#keys, this.#key];
     return {
-      get meter() {
-        return keys.meterOf(key);
-      },
+      meter: () => keys.meterOf(key),
       amount: (permits) => keys.states.policyState.amount(permits),
       decide: (permits) => keys.decide(key, permits, options, false),
       full: (permits) => keys.full(key, permits),

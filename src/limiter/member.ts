@@ -187,8 +187,8 @@ export interface LocalAsked {
   decide(permits: Permits): Decision;
   /** Checks the permits of a request. */
   amount(permits: Permits): Amount;
-  /** Counts and publishes refusals. */
-  readonly meter: Meter;
+  /** Returns what counts and publishes refusals. */
+  meter(): Meter;
   full(permits: Permits): Error;
 }
 
@@ -275,7 +275,7 @@ export class LocalMember extends LocalTaker implements RateMember {
   }
 
   refused(permits: Permits, look: Look): void {
-    reportRefusal(this.#asked.meter, this.#asked.amount(permits), look);
+    reportRefusal(this.#asked.meter(), this.#asked.amount(permits), look);
   }
 
   full(permits: Permits): Error {

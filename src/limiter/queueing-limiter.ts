@@ -272,7 +272,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
 
   [asMember](options?: ShareOptions): LocalAsked {
     return {
-      meter: this.#meter,
+      meter: () => this.#meter,
       amount: (permits) => this.#queue.policyState.amount(permits),
       decide: (permits) => this.#decide(permits, options, false),
       full: (permits) => this.#full(this.#queue.policyState.amount(permits)),

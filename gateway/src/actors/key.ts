@@ -30,6 +30,11 @@ export function markedKey(value: string, isKnown: boolean, isAlwaysMarked = fals
   return isMarked || isAlwaysMarked ? `=${value}` : value;
 }
 
+/** Returns the key of an actor under a rule of that scope. */
+export function keyOfActor(value: string, isKnown: boolean, scope: "local" | "global"): string {
+  return keyOf(markedKey(value, isKnown, scope === "global"), scope);
+}
+
 /**
  * Returns the key by which this process counts a request: that of its value, or else that of its
  * address, apart from the values.
@@ -39,5 +44,5 @@ export function localKey(
   address: AddressActor,
   request: GatewayRequest,
 ): string {
-  return value ? keyOf(markedKey(value, true), "local") : markedKey(address(request) ?? "", false);
+  return value ? keyOfActor(value, true, "local") : markedKey(address(request) ?? "", false);
 }

@@ -68,3 +68,7 @@ export function printable(text: string): string {
     (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`,
   );
 }
+
+export function json(value: unknown): string {
+  return `${JSON.stringify(value, null, 2)}\n`;
+}

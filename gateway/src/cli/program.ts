@@ -1,10 +1,11 @@
 import { readFileSync } from "node:fs";
-import { Command, CommanderError, InvalidArgumentError } from "commander";
+import { Command, CommanderError } from "commander";
 import { type CheckOptions, check } from "./check/check.ts";
 import { CliError, colorsOf, type Io, printable } from "./io.ts";
+import { listed, seconds, wholeNumber } from "./options.ts";
 import { addRedisCommands } from "./redis/program.ts";
 import { DEFAULT_FIELDS, type Fields } from "./replay/log-entry.ts";
-import { replay } from "./replay/replay.ts";
+import { type ReplayOptions, replay } from "./replay/replay.ts";
 
 const EXIT_CODES = `
 Exit codes:
@@ -82,9 +83,19 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
     .argument("<rules...>", 'files of rules; "-" is stdin')
     .option("--strict", "warnings count as errors")
     .option("--redis", "the gateway has Redis, so scope global is allowed")
-    .option("--actor <name>", "an actor that the application registers; may be repeated", list, [])
-    .option("--actor-kind <name>", "a kind of actors that it registers; may be repeated", list, [])
-    .option("--cost <name>", "a function that it registers for costs; may be repeated", list, [])
+    .option(
+      "--actor <name>",
+      "an actor that the application registers; may be repeated",
+      listed,
+      [],
+    )
+    .option(
+      "--actor-kind <name>",
+      "a kind of actors that it registers; may be repeated",
+      listed,
+      [],
+    )
+    .option("--cost <name>", "a function that it registers for costs; may be repeated", listed, [])
     .option("--json", "the findings as JSON")
     .addHelpText("after", CHECK_HELP)
     .action(async (paths: readonly string[], options: CheckOptions) => {
@@ -98,23 +109,23 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
     .argument("<log>", 'combined format or JSON lines, also as .gz; "-" is stdin')
     .option("--json", "the report as JSON")
     .option("--html <file>", "also writes a report with plots to this file")
-    .option("--top <count>", "how many actors of each rule to list", wholeNumber, 10)
+    .option("--top <count>", "how many actors of each rule to list", wholeNumber(0, 9999), 10)
     .option(
       "--field <name=field>",
       "the field of JSON lines with the time, address, forwarded (a forwarded-for list), method, url, status, account or another actor; may be repeated",
-      list,
+      listed,
       [],
     )
     .option(
       "--cost <name>",
       "a function that the application registers for costs, which counts as 1; may be repeated",
-      list,
+      listed,
       [],
     )
     .option(
       "--trusted-proxies <count>",
       "how many of your own proxies append to forwarded-for lists in the log: the client's address is that many elements from the end",
-      wholeNumber,
+      wholeNumber(0, 9999),
       0,
     )
     .option("--hash <key>", "replaces actors by a hash with this key")
@@ -130,37 +141,15 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
   return program;
 }
 
-interface ReplayFlags {
-  readonly json?: boolean;
-  readonly html?: string;
-  readonly top: number;
+interface ReplayFlags extends Omit<ReplayOptions, "fields" | "holdMs"> {
   readonly field: readonly string[];
-  readonly cost: readonly string[];
-  readonly trustedProxies: number;
-  readonly hash?: string;
+  /** Seconds. */
   readonly hold: number;
-  readonly spread: boolean;
-  readonly progress: boolean;
 }
 
 function version(): string {
   const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
   return String((JSON.parse(text) as { version: unknown }).version);
-}
-
-function list(value: string, before: readonly string[]): readonly string[] {
-  return [...before, value];
-}
-
-function wholeNumber(value: string): number {
-  if (/^\d{1,4}$/.test(value)) return Number(value);
-  throw new InvalidArgumentError("It must be a whole number, 0 to 9999.");
-}
-
-function seconds(value: string): number {
-  const number = Number(value);
-  if (value.trim() !== "" && number >= 0 && number <= 3600) return number;
-  throw new InvalidArgumentError("It must be a number of seconds, 0 to 3600.");
 }
 
 /** A field that is given with `--field` replaces the default names of that field. */

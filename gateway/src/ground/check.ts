@@ -46,15 +46,18 @@ export function checkNumber(name: string, value: unknown, bound: Bound): number 
 
 /** Rejects values that are not option objects, and unknown options: a misspelt one would do nothing. */
 export function checkOptions(name: string, options: unknown, known: readonly string[]): void {
-  const isArrayOrPromise = Array.isArray(options) || options instanceof Promise;
-  if (typeof options !== "object" || options === null || isArrayOrPromise) {
-    throw new TypeError(`${name} must be an object, got ${show(options)}`);
-  }
-  for (const key of Object.keys(options)) {
+  for (const key of Object.keys(checkObject(name, options))) {
     if (!known.includes(key)) {
       throw new TypeError(`${name} has no "${key}"; expected one of ${known.join(", ")}`);
     }
   }
+}
+
+/** Rejects arrays and promises too: they would pass as objects without members. */
+export function checkObject(name: string, value: unknown): object {
+  const isArrayOrPromise = Array.isArray(value) || value instanceof Promise;
+  if (typeof value === "object" && value !== null && !isArrayOrPromise) return value;
+  throw new TypeError(`${name} must be an object, got ${show(value)}`);
 }
 
 export function checkText(name: string, value: unknown): string {

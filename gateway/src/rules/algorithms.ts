@@ -9,7 +9,7 @@ import {
   slidingWindow,
   tokenBucket,
 } from "smooth-limiter";
-import { show } from "../ground/check.ts";
+import { checkObject, show } from "../ground/check.ts";
 import { calendarOf } from "./calendar.ts";
 import type { RuleNumbers } from "./rule.ts";
 
@@ -47,15 +47,11 @@ export interface RuleAlgorithm {
 
 export type RuleAlgorithms = Readonly<Record<string, RuleAlgorithm>>;
 
-export function checkAlgorithms(algorithms: unknown): RuleAlgorithms {
-  if (typeof algorithms !== "object" || algorithms === null || Array.isArray(algorithms)) {
-    throw new TypeError(`algorithms must be an object, got ${show(algorithms)}`);
-  }
-  for (const [name, one] of Object.entries(algorithms)) {
+export function checkAlgorithms(algorithms: unknown): void {
+  for (const [name, one] of Object.entries(checkObject("algorithms", algorithms))) {
     if (typeof (Object(one) as Partial<RuleAlgorithm>).policy === "function") continue;
     throw new TypeError(`algorithms.${name} must have policy(numbers), got ${show(one)}`);
   }
-  return algorithms as RuleAlgorithms;
 }
 
 /**

@@ -1,7 +1,7 @@
 /** What a request costs, in permits: computed by a function of the application. */
 import type { Clock } from "smooth-limiter";
 import { detachable, type GuardedCall, guardedCall } from "../actors/guarded.ts";
-import { atLeastZero, checkNumber, show } from "../ground/check.ts";
+import { atLeastZero, checkNumber, checkObject, show } from "../ground/check.ts";
 import type { Maybe } from "../ground/maybe.ts";
 import type { GatewayRequest } from "../request.ts";
 
@@ -38,10 +38,7 @@ export interface GuardedCost {
 }
 
 export function checkCosts(costs: unknown): void {
-  if (typeof costs !== "object" || costs === null || Array.isArray(costs)) {
-    throw new TypeError(`costs must be an object, got ${show(costs)}`);
-  }
-  for (const [name, cost] of Object.entries(costs)) {
+  for (const [name, cost] of Object.entries(checkObject("costs", costs))) {
     const { estimate, settle } = Object(cost) as Partial<SettledCost>;
     if (typeof cost === "function") continue;
     if (typeof estimate === "function" && typeof settle === "function") continue;

@@ -1,6 +1,5 @@
 /** Makes a rule of what a file says. */
 import {
-  type AnyRule,
   type ConnectionRule,
   type Place,
   type RateRule,
@@ -36,7 +35,7 @@ function common(
     except,
     hosts,
     methods: sorted,
-    whenActorMissing: whenActorMissing as AnyRule["whenActorMissing"],
+    whenActorMissing,
     exempt,
     place,
   };
@@ -52,12 +51,12 @@ function requestRule(entry: Entry, read: Read<"rpu">, place: Place): RequestRule
   return {
     actor,
     algo,
-    scope: read.scope as AnyRule["scope"],
-    mode: read.mode as AnyRule["mode"],
+    scope: read.scope,
+    mode: read.mode,
     cost: read.cost.cost,
     costs: read.cost.costs,
     costBy: read.cost.costBy,
-    count: count as RequestRule["count"],
+    count,
     blockMs: read.block,
     limitKey: read.limitKey,
     overrides: Object.entries(overrides).map(
@@ -74,8 +73,8 @@ function connectionRule(entry: Entry, read: Read<"connections">, place: Place): 
   return {
     quotaUnit: "concurrent-requests",
     actor,
-    scope: read.scope as AnyRule["scope"],
-    mode: read.mode as AnyRule["mode"],
+    scope: read.scope,
+    mode: read.mode,
     cost: 1,
     connections,
     maxAgeMs: maxAge,

@@ -1,34 +1,39 @@
 /** The schema of one rule: of requests per time, of connections, or of the bytes of responses. */
 import * as z from "zod";
-import { type Align, isTimeZone, UNITS, type Unit } from "./rule.ts";
+import { isTimeZone, UNITS, type Unit } from "./rule.ts";
 import { actor, cost, METHOD_NAMES, type Names } from "./schema-fields.ts";
-import { atLeastZero, duration, number, object, says, size, text, word } from "./schema-parts.ts";
+import {
+  atLeastZero,
+  byValue,
+  choice,
+  duration,
+  list,
+  number,
+  object,
+  says,
+  size,
+  text,
+  word,
+} from "./schema-parts.ts";
 import { vocabulary } from "./words.ts";
 
 /** A rule's name: it is used in header fields and keys. */
 const NAME = /^[!-~](?:[ -~]{0,198}[!-~])?$/;
 const A_ZONE = "a time zone such as Europe/Berlin or UTC";
-const WHEN_ACTOR_MISSING = ["device", "shared", "skip"];
-const BY_VALUE = says("a map from values of the actor to numbers");
 
 const numbers = {
   rpu: atLeastZero("requests per unit, a number, 0 or more: 0 refuses all"),
-  unit: word(vocabulary(Object.keys(UNITS).map((unit) => [unit]))).transform(
-    (unit) => unit as Unit,
-  ),
+  unit: choice(...(Object.keys(UNITS) as Unit[])),
   units: number("how many units, a number above 0").optional(),
-  burst: z
-    .number(says("a number, 0 or more"))
-    .min(0, says("a number, 0 or more"))
-    .meta({ description: "a number, 0 or more: tokens kept, or requests that may wait" })
-    .optional(),
+  burst: atLeastZero(
+    "a number, 0 or more",
+    "a number, 0 or more: tokens kept, or requests that may wait",
+  ).optional(),
   slack: atLeastZero(
     "a number, 0 or more: unused permits that a leaky bucket makes up for",
   ).optional(),
   buckets: atLeastZero("a whole number, 1 to 10000: the parts of a sliding window").optional(),
-  align: word(vocabulary([["epoch"], ["first"]]))
-    .transform((align) => align as Align)
-    .optional(),
+  align: choice("epoch", "first").optional(),
   timeZone: z
     .string(says(A_ZONE))
     .refine(isTimeZone, says(A_ZONE))
@@ -48,11 +53,8 @@ const numbers = {
 /** What rules of all kinds have. */
 const common = {
   name: text("a name: printable ASCII, at most 200 characters", NAME).optional(),
-  whenActorMissing: word(vocabulary(WHEN_ACTOR_MISSING.map((choice) => [choice]))).optional(),
-  methods: z
-    .array(word(METHOD_NAMES), says("a list of HTTP methods"))
-    .min(1, says("a list of HTTP methods"))
-    .optional(),
+  whenActorMissing: choice("device", "shared", "skip").optional(),
+  methods: list(word(METHOD_NAMES), "a list of HTTP methods").optional(),
   exempt: z
     .array(
       z.string(says("a text: a value of the actor")),
@@ -61,13 +63,14 @@ const common = {
     .optional(),
 };
 
-const scope = word(vocabulary([["local"], ["global"]])).default("local");
-const mode = word(vocabulary([["enforce"], ["shadow"]])).default("enforce");
+const scope = choice("local", "global").default("local");
+const mode = choice("enforce", "shadow").default("enforce");
 
 function requestSchema(names: Names) {
   const { algorithms, costs } = names;
   const algorithmWords = vocabulary(
-    Object.entries(algorithms).map(([name, { aliases }]) => [name, aliases ?? []]),
+    Object.keys(algorithms),
+    (name) => algorithms[name]?.aliases ?? [],
   );
   return object(
     {
@@ -79,29 +82,27 @@ function requestSchema(names: Names) {
       scope,
       mode,
       cost: cost(costs).default({ cost: 1, costs: {}, costBy: undefined }),
-      count: word(vocabulary([["all"], ["failures"], ["successes"]])).default("all"),
-      block: duration("a duration such as 90s, 15m, 1h or 1d").optional(),
+      count: choice("all", "failures", "successes").default("all"),
+      block: duration().optional(),
       limitKey: text("a Redis key in which operators keep rpu", /^.{1,512}$/s).optional(),
-      overrides: z.record(z.string(), object(numbers).partial(), BY_VALUE).optional(),
+      overrides: byValue(object(numbers).partial()),
     },
     "; or, in rules of other kinds, connections or bytesPerSecond",
   );
 }
 
-const connections = z
-  .int(says("how many requests at once, a whole number, 1 or more"))
-  .min(1, says("how many requests at once, a whole number, 1 or more"))
-  .meta({ description: "how many requests at once, a whole number, 1 or more" });
+const HOW_MANY = "how many requests at once, a whole number, 1 or more";
+const connections = z.int(says(HOW_MANY)).min(1, says(HOW_MANY)).meta({ description: HOW_MANY });
 
 function connectionSchema(names: Names) {
   return object({
     ...common,
     actor: actor(names),
     connections,
-    maxAge: duration("a duration such as 90s, 15m, 1h or 1d").optional(),
+    maxAge: duration().optional(),
     scope,
     mode,
-    overrides: z.record(z.string(), object({ connections }), BY_VALUE).optional(),
+    overrides: byValue(object({ connections })),
   });
 }
 
@@ -109,13 +110,12 @@ const bytesPerSecond = size("bytes per second", false);
 const afterBytes = size("bytes that are sent at once", true);
 
 function rateSchema(names: Names) {
-  const others = object({ bytesPerSecond, afterBytes }).partial();
   return object({
     ...common,
     actor: actor(names).optional(),
     bytesPerSecond,
     afterBytes: afterBytes.default(0),
-    overrides: z.record(z.string(), others, BY_VALUE).optional(),
+    overrides: byValue(object({ bytesPerSecond, afterBytes }).partial()),
   });
 }
 

@@ -35,7 +35,7 @@ const METHODS = [
   ),
   "SOURCE",
 ];
-export const METHOD_NAMES = vocabulary(METHODS.map((method) => [method]));
+export const METHOD_NAMES = vocabulary(METHODS);
 /** A plain path: a rule must not contain what makes a request's path ambiguous. */
 const SEGMENT = /(?:\*|(?!\.{1,2}(?:\/|$))[^/?#\\;*\0-\x20\x7f]+)(?=\/|$)/.source;
 const PATH = new RegExp(`^/(?:${SEGMENT}(?:/${SEGMENT})*/?)?$`);
@@ -63,8 +63,8 @@ export function path() {
 
 /** An actor by its name; or a kind of actor with an argument, `{ header: x-tenant }`. */
 export function actor({ actors, actorKinds }: Names) {
-  const known = vocabulary(actors.map((name) => [name]));
-  const kinds = vocabulary(actorKinds.map((kind) => [kind]));
+  const known = vocabulary(actors);
+  const kinds = vocabulary(actorKinds);
   const aMap = `a map with one of ${kinds.names.join(", ")}`;
   const allowed = `${known.names.join(", ")}; or ${aMap}, such as { header: x-tenant }`;
   return z
@@ -95,8 +95,8 @@ export function actor({ actors, actorKinds }: Names) {
 /** Permits: a number, numbers by method, or the name of a function of the application. */
 export function cost(names: readonly string[]) {
   const permits = atLeastZero("permits that a request takes, a number, 0 or more");
-  const byMethod = vocabulary([...METHODS.map((method) => [method] as const), ["other"]]);
-  const known = vocabulary(names.map((name) => [name]));
+  const byMethod = vocabulary([...METHODS, "other"]);
+  const known = vocabulary(names);
   const function_ = names.length > 0 ? `, or one of ${names.join(", ")}` : "";
   const allowed = `a number above 0, or a map from methods to numbers${function_}`;
   return z

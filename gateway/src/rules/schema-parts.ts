@@ -1,7 +1,7 @@
 /** The parts of which the schema of rules is made: each says in words what is allowed. */
 import * as z from "zod";
 import { UNITS } from "./rule.ts";
-import type { Vocabulary } from "./words.ts";
+import { type Vocabulary, vocabulary } from "./words.ts";
 
 const DURATION = /^([0-9]+(?:\.[0-9]+)?)(s|m|h|d)$/;
 const UNIT_MS: Readonly<Record<string, number>> = {
@@ -19,9 +19,15 @@ export function says(allowed: string): { readonly error: () => string } {
   return { error: () => allowed };
 }
 
+/** A number above 0. */
 export function number(allowed: string) {
   const words = says(allowed);
   return z.number(words).positive(words).meta({ description: allowed });
+}
+
+export function atLeastZero(allowed: string, description = allowed) {
+  const words = says(allowed);
+  return z.number(words).min(0, words).meta({ description });
 }
 
 export function text(allowed: string, pattern: RegExp) {
@@ -29,25 +35,49 @@ export function text(allowed: string, pattern: RegExp) {
   return z.string(words).regex(pattern, words).meta({ description: allowed });
 }
 
+/** A list of at least one. */
+export function list<Item extends z.ZodType>(item: Item, allowed: string) {
+  return z.array(item, says(allowed)).min(1, says(allowed));
+}
+
+/** Values by the value of an actor. */
+export function byValue<Value extends z.ZodType>(value: Value) {
+  return z.record(z.string(), value, says("a map from values of the actor to numbers")).optional();
+}
+
+/** What a value is read as; where `read` returns undefined, it is not allowed. */
+export function reading<Found, Read>(
+  schema: z.ZodType<Found>,
+  allowed: string,
+  read: (found: Found) => Read | undefined,
+) {
+  return schema.transform((found, context): Read => {
+    const value = read(found);
+    if (value !== undefined) return value;
+    context.issues.push({ code: "custom", message: allowed, input: found });
+    return z.NEVER;
+  });
+}
+
 /** A name from a list, in any case; the result is spelled as in the list. */
-export function word({ names, spellings, find }: Vocabulary, isOpen = false) {
+export function word<Name extends string>(
+  { names, spellings, find }: Vocabulary<Name>,
+  isOpen = false,
+) {
   const allowed = names.join(", ");
   const choices = { enum: [...spellings] };
-  return z
-    .string(says(allowed))
-    .transform((found, context) => {
-      const name = find(found);
-      if (name !== undefined) return name;
-      context.issues.push({ code: "custom", message: allowed, input: found });
-      return z.NEVER;
-    })
-    .meta({
-      description: spellings.join(", "),
-      // an editor suggests the names, but also accepts other names and other cases
-      anyOf: isOpen
-        ? [choices, { type: "string" }]
-        : [choices, { type: "string", pattern: inAnyCase(spellings) }],
-    });
+  return reading(z.string(says(allowed)), allowed, find).meta({
+    description: spellings.join(", "),
+    // an editor suggests the names, but also accepts other names and other cases
+    anyOf: isOpen
+      ? [choices, { type: "string" }]
+      : [choices, { type: "string", pattern: inAnyCase(spellings) }],
+  });
+}
+
+/** One of these words. */
+export function choice<Name extends string>(...names: readonly Name[]) {
+  return word(vocabulary(names));
 }
 
 function inAnyCase(words: readonly string[]): string {
@@ -61,11 +91,6 @@ export function object<Shape extends z.core.$ZodShape>(shape: Shape, others = ""
   return z.strictObject(shape, {
     error: (issue) => (issue.code === "unrecognized_keys" ? known : `a map of ${known}`),
   });
-}
-
-export function atLeastZero(allowed: string) {
-  const words = says(allowed);
-  return z.number(words).min(0, words).meta({ description: allowed });
 }
 
 /** Anything, of which a text is allowed: a later step says why something else is not. */
@@ -93,40 +118,29 @@ export function oneOrMore(value: z.ZodType<string>, allowed: string) {
 }
 
 /** Milliseconds, from a text such as "15m". */
-export function duration(allowed: string) {
-  const words = says(allowed);
-  return z
-    .string(words)
-    .regex(DURATION, words)
-    .transform((found, context) => {
-      const [, count, unit = "s"] = DURATION.exec(found) ?? [];
-      const ms = Number(count) * (UNIT_MS[unit] ?? 1000);
-      if (ms > 0 && ms <= LONGEST_DURATION_MS) return ms;
-      context.issues.push({ code: "custom", message: `${allowed}, at most 365d`, input: found });
-      return z.NEVER;
-    })
-    .meta({ description: allowed });
+export function duration() {
+  const allowed = "a duration such as 90s, 15m, 1h or 1d";
+  return reading(text(allowed, DURATION), `${allowed}, at most 365d`, (found) => {
+    const [, count, unit = "s"] = DURATION.exec(found) ?? [];
+    const ms = Number(count) * (UNIT_MS[unit] ?? 1000);
+    return ms > 0 && ms <= LONGEST_DURATION_MS ? ms : undefined;
+  }).meta({ description: allowed });
 }
 
 /** Bytes: a number, or a text such as "500k". */
 export function size(what: string, isWithZero: boolean) {
   const allowed = `${what}: a number ${isWithZero ? "of 0 or more" : "above 0"}, or a text such as 500k or 1m`;
-  return z
-    .union([z.number(), z.string()], says(allowed))
-    .transform((found, context) => {
-      const [, count, unit = ""] = typeof found === "string" ? (SIZE.exec(found) ?? []) : [];
-      const bytes =
-        typeof found === "number" ? found : Number(count) * (SIZES[unit.toLowerCase()] ?? 1);
-      const isSize = bytes > 0 ? bytes < Infinity : isWithZero && bytes === 0;
-      if (isSize) return bytes;
-      context.issues.push({ code: "custom", message: allowed, input: found });
-      return z.NEVER;
-    })
-    .meta({
-      description: allowed,
-      anyOf: [
-        isWithZero ? { type: "number", minimum: 0 } : { type: "number", exclusiveMinimum: 0 },
-        { type: "string", pattern: SIZE.source.replace("k|m|g", "[kKmMgG]") },
-      ],
-    });
+  return reading(z.union([z.number(), z.string()], says(allowed)), allowed, (found) => {
+    const [, count, unit = ""] = typeof found === "string" ? (SIZE.exec(found) ?? []) : [];
+    const bytes =
+      typeof found === "number" ? found : Number(count) * (SIZES[unit.toLowerCase()] ?? 1);
+    const isSize = bytes > 0 ? bytes < Infinity : isWithZero && bytes === 0;
+    return isSize ? bytes : undefined;
+  }).meta({
+    description: allowed,
+    anyOf: [
+      isWithZero ? { type: "number", minimum: 0 } : { type: "number", exclusiveMinimum: 0 },
+      { type: "string", pattern: SIZE.source.replace("k|m|g", "[kKmMgG]") },
+    ],
+  });
 }

@@ -5,7 +5,7 @@
 import * as z from "zod";
 import { ruleSchema } from "./rule-schema.ts";
 import { BUILT_IN, type Names, PLAIN, path } from "./schema-fields.ts";
-import { object, oneOrMore, says, text } from "./schema-parts.ts";
+import { list, object, oneOrMore, says, text } from "./schema-parts.ts";
 
 /** A host name, the first part of which may be a star. */
 const HOST = /^(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/i;
@@ -13,7 +13,6 @@ const A_HOST = "a host name without a port, such as api.example.com or *.example
 
 /** The schema of one URL and its rules. */
 export function entrySchema(names: Names) {
-  const rules = says("a list of rules, at least one");
   return object({
     url: oneOrMore(path(), PLAIN),
     exact: z.boolean(says("true or false")).default(false),
@@ -22,7 +21,7 @@ export function entrySchema(names: Names) {
       PLAIN,
     ).default([]),
     host: oneOrMore(text(A_HOST, HOST), A_HOST).optional(),
-    rules: z.array(ruleSchema(names), rules).min(1, rules),
+    rules: list(ruleSchema(names), "a list of rules, at least one"),
   });
 }
 

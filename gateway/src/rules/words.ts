@@ -4,24 +4,25 @@ export function fold(name: string): string {
 }
 
 /** Names that may be written in several ways. */
-export interface Vocabulary {
+export interface Vocabulary<Name extends string = string> {
   /** The canonical names. */
-  readonly names: readonly string[];
+  readonly names: readonly Name[];
   /** The names and their aliases, as documented. */
   readonly spellings: readonly string[];
   /** Returns the canonical name; undefined if it is unknown. */
-  find(word: string): string | undefined;
+  find(word: string): Name | undefined;
 }
 
-export function vocabulary(
-  entries: readonly (readonly [name: string, aliases?: readonly string[]])[],
-): Vocabulary {
-  const spelled = entries.flatMap(([name, aliases = []]) =>
-    [name, ...aliases].map((word) => [word, name] as const),
+export function vocabulary<Name extends string>(
+  names: readonly Name[],
+  aliasesOf: (name: Name) => readonly string[] = () => [],
+): Vocabulary<Name> {
+  const spelled = names.flatMap((name) =>
+    [name, ...aliasesOf(name)].map((word) => [word, name] as const),
   );
   const known = new Map(spelled.map(([word, name]) => [fold(word), name]));
   return {
-    names: entries.map(([name]) => name),
+    names,
     spellings: spelled.map(([word]) => word),
     find: (word) => known.get(fold(word)),
   };

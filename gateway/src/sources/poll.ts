@@ -5,6 +5,22 @@ const period: Bound = {
   holds: (value) => aboveZero.holds(value) && value <= LONGEST_PERIOD_MS,
 };
 
+/** How a remote source is asked. */
+export interface PollOptions {
+  /** How often to ask, ms, give or take a tenth; above 0, at most 1e9. Default 30 000. */
+  readonly everyMs?: number | undefined;
+  /** How long a reply may take, to its last byte, ms; above 0, at most 1e9. Default 5000. */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** Returns the numbers, checked. */
+export function checkPoll({ everyMs = 30_000, timeoutMs = 5000 }: PollOptions) {
+  return {
+    everyMs: checkPeriod("everyMs", everyMs),
+    timeoutMs: checkPeriod("timeoutMs", timeoutMs),
+  };
+}
+
 /** The longest time that a timer can sleep, with room for the jitter. */
 const LONGEST_PERIOD_MS = 1e9;
 

@@ -1,6 +1,6 @@
 import type { RedisSubscriber } from "smooth-limiter/redis";
 import { checkOptions, checkText } from "../ground/check.ts";
-import { checkPeriod, poll, within } from "./poll.ts";
+import { checkPoll, type PollOptions, poll, within } from "./poll.ts";
 import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 
 /** The part of a Redis client that is used: it reads the text in a key. All clients have it. */
@@ -8,7 +8,7 @@ export interface RedisReader {
   get(key: string): Promise<string | null>;
 }
 
-export interface RedisSourceOptions {
+export interface RedisSourceOptions extends PollOptions {
   /**
    * A connected client for subscriptions, such as `redis.duplicate()`; never closed. The gateway
    * then reads the key as soon as a message arrives on the channel. Without one it reads every
@@ -17,10 +17,6 @@ export interface RedisSourceOptions {
   readonly subscriber?: RedisSubscriber | undefined;
   /** The channel on which changes are published, with any message. Default: the key. */
   readonly channel?: string | undefined;
-  /** How often to read anyway, ms, give or take a tenth; above 0, at most 1e9. Default 30 000. */
-  readonly everyMs?: number | undefined;
-  /** How long Redis may take for a reply, ms; above 0, at most 1e9. Default 5000. */
-  readonly timeoutMs?: number | undefined;
 }
 
 /**
@@ -42,7 +38,7 @@ export function redisSource(
   options: RedisSourceOptions = {},
 ): RuleSource {
   checkOptions("options", options, ["subscriber", "channel", "everyMs", "timeoutMs"]);
-  const { subscriber, channel = key, everyMs = 30_000, timeoutMs = 5000 } = options;
+  const { subscriber, channel = key } = options;
   if (typeof (Object(redis) as Partial<RedisReader>).get !== "function") {
     throw new TypeError("redis must be a client with get(key)");
   }
@@ -52,8 +48,7 @@ export function redisSource(
   }
   const name = `redis key ${checkText("key", key)}`;
   checkText("channel", channel);
-  checkPeriod("everyMs", everyMs);
-  checkPeriod("timeoutMs", timeoutMs);
+  const { everyMs, timeoutMs } = checkPoll(options);
   return {
     name,
 

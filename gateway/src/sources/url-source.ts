@@ -1,12 +1,8 @@
 import { checkFunction, checkOptions, checkText, show } from "../ground/check.ts";
-import { checkPeriod, poll, within } from "./poll.ts";
+import { checkPoll, type PollOptions, poll, within } from "./poll.ts";
 import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 
-export interface UrlSourceOptions {
-  /** How often to ask, ms, give or take a tenth; above 0, at most 1e9. Default 30 000. */
-  readonly everyMs?: number | undefined;
-  /** How long a response may take, to its last byte, ms; above 0, at most 1e9. Default 5000. */
-  readonly timeoutMs?: number | undefined;
+export interface UrlSourceOptions extends PollOptions {
   /** Header fields to send, such as `authorization`. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** The function that sends the requests. Default: the platform's own. */
@@ -27,12 +23,11 @@ export interface UrlSourceOptions {
  */
 export function urlSource(url: string | URL, options: UrlSourceOptions = {}): RuleSource {
   checkOptions("options", options, ["everyMs", "timeoutMs", "headers", "fetch"]);
-  const { everyMs = 30_000, timeoutMs = 5000, headers = {} } = options;
+  const { headers = {} } = options;
   new Headers(headers); // throws if they cannot be sent
   if (options.fetch !== undefined) checkFunction("fetch", options.fetch);
   const address = checkUrl(url);
-  checkPeriod("everyMs", everyMs);
-  checkPeriod("timeoutMs", timeoutMs);
+  const { everyMs, timeoutMs } = checkPoll(options);
   let last: { readonly tag: string; readonly text: string } | undefined;
 
   async function ask(signal: AbortSignal): Promise<string> {

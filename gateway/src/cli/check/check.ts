@@ -1,5 +1,5 @@
 import { type Rule, RulesError, readRules } from "../../index.ts";
-import { type Colors, colorsOf, type Io, printable, readText, sourceName } from "../io.ts";
+import { type Colors, colorsOf, type Io, json, printable, readText, sourceName } from "../io.ts";
 import { some } from "../words.ts";
 import { type Finding, lint } from "./lint.ts";
 
@@ -29,7 +29,7 @@ export async function check(
   const urls = new Set(rules.map(({ url }) => url)).size;
   if (options.json) {
     const result = { rules: rules.length, urls, errors, warnings, findings };
-    io.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
+    io.stdout.write(json(result));
   } else {
     const colors = colorsOf(io, io.stdout);
     for (const finding of findings) io.stdout.write(`${line(finding, colors)}\n`);

@@ -3,6 +3,12 @@ import { CliError, type Io } from "../io.ts";
 
 const DEFAULT_URL = "redis://127.0.0.1:6379";
 
+/** The options of all commands. */
+export interface RedisOptions {
+  readonly url?: string;
+  readonly json?: boolean;
+}
+
 /** A client of one server, or of a Cluster. */
 export type Server = Redis | Cluster;
 

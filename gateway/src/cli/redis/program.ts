@@ -1,26 +1,9 @@
-import { type Command, InvalidArgumentError } from "commander";
+import type { Command } from "commander";
 import type { Io } from "../io.ts";
-import {
-  type ChangeOptions,
-  type ListOptions,
-  list,
-  pause,
-  type RedisOptions,
-  reset,
-  resetLimit,
-  resetLimitKey,
-  resetRate,
-  type SetLimitOptions,
-  type SetRateOptions,
-  setLimit,
-  setLimitKey,
-  setRate,
-  show,
-  type WatchOptions,
-  watch,
-} from "./commands.ts";
-
-type NewCommand = (name: string, description: string) => Command;
+import { listed, positive, wholeNumber } from "../options.ts";
+import { addLimitChanges, addRateChanges, type ChangeOptions, make, type Plan } from "./changes.ts";
+import { type RedisOptions, withRedis } from "./connect.ts";
+import { type ListOptions, list, show, type WatchOptions, watch } from "./views.ts";
 
 /** Adds `redis` and its commands to the program. */
 export function addRedisCommands(program: Command, io: Io, exit: (code: number) => void): void {
@@ -35,108 +18,42 @@ export function addRedisCommands(program: Command, io: Io, exit: (code: number) 
       .option("--json", "the result as JSON");
   const listing = (name: string, description: string) =>
     command(name, description)
-      .option("--prefix <text>", "of the keys: l: c: g: by default; may be repeated", more, [])
+      .option("--prefix <text>", "of the keys: l: c: g: by default; may be repeated", listed, [])
       .option(
         "--top <count>",
         "how many limiters at most, in the order of their keys",
-        whole,
+        wholeNumber(0, 999_999),
         1000,
       );
-  const changing = (name: string, description: string) =>
-    command(name, description)
-      .argument("<key>", "as ls shows it, such as l:github")
-      .option("--dry-run", "says what it would do, and does not do it");
+  const KEY = ["<key>", "as ls shows it, such as l:github"] as const;
 
   listing("ls", "lists the limiters, and how each stands").action(async (options: ListOptions) => {
-    exit(await list(options, io));
+    exit(await withRedis(options.url, io, (redis) => list(redis, options, io)));
   });
   listing("watch", "lists them again and again")
     .option("--every <ms>", "the pause between two looks", positive, 1000)
-    .option("--count <times>", "how often; 0: until it is ended", whole, 0)
+    .option("--count <times>", "how often; 0: until it is ended", wholeNumber(0, 999_999), 0)
     .action(async (options: WatchOptions) => {
       exit(await watch(options, io));
     });
   command("show", "shows one limiter: its numbers, who holds leases")
-    .argument("<key>", "as ls shows it, such as l:github")
+    .argument(...KEY)
     .action(async (key: string, options: RedisOptions) => {
-      exit(await show(key, options, io));
+      exit(await withRedis(options.url, io, (redis) => show(redis, key, options, io)));
     });
-  changing("set-rate", "sets another pace, for all code that declares the same numbers")
-    .argument("<rate>", "permits per second", positive)
-    .option("--policy <index>", "which policy of several, from 1", whole)
-    .action(async (key: string, rate: number, options: SetRateOptions) => {
-      exit(await setRate(key, rate, options, io));
+
+  const change = (name: string, description: string, plan: Plan) => {
+    const added = command(name, description)
+      .argument(...KEY)
+      .option("--dry-run", "says what it would do, and does not do it");
+    return added.action(async (key: string, value: number) => {
+      const options = added.opts<ChangeOptions>();
+      const code = await withRedis(options.url, io, async (redis) =>
+        make(key, await plan(redis, key, value, options), options, io),
+      );
+      exit(code);
     });
-  changing("reset-rate", "puts the declared numbers back in force").action(
-    async (key: string, options: ChangeOptions) => {
-      exit(await resetRate(key, options, io));
-    },
-  );
-  changing("reset", "clears what was used, charged and paused").action(
-    async (key: string, options: ChangeOptions) => {
-      exit(await reset(key, options, io));
-    },
-  );
-  changing("pause", "grants no call for a time")
-    .argument("<ms>", "how long", positive)
-    .action(async (key: string, ms: number, options: ChangeOptions) => {
-      exit(await pause(key, ms, options, io));
-    });
-  addLimitCommands(changing, io, exit);
-}
-
-function addLimitCommands(changing: NewCommand, io: Io, exit: (code: number) => void): void {
-  const DECLARED = [
-    "--declared <limit>",
-    "the limit in the code, if it is not known",
-    atLeastOne,
-  ] as const;
-  changing("set-limit", "sets how many run at once, for all code that declares the same limit")
-    .argument("<limit>", "how many: a whole number from 1", atLeastOne)
-    .option(...DECLARED)
-    .action(async (key: string, limit: number, options: SetLimitOptions) => {
-      exit(await setLimit(key, limit, options, io));
-    });
-  changing("reset-limit", "puts the declared limit of how many run at once back in force")
-    .option(...DECLARED)
-    .action(async (key: string, options: SetLimitOptions) => {
-      exit(await resetLimit(key, options, io));
-    });
-  changing(
-    "set-limit-key",
-    "sets a limit that is kept in a key: the limitKey of limiters and rules",
-  )
-    .argument("<limit>", "0 refuses all requests", zeroOrMore)
-    .action(async (key: string, limit: number, options: ChangeOptions) => {
-      exit(await setLimitKey(key, limit, options, io));
-    });
-  changing("reset-limit-key", "removes a limit that is kept in a key").action(
-    async (key: string, options: ChangeOptions) => {
-      exit(await resetLimitKey(key, options, io));
-    },
-  );
-}
-
-function more(value: string, before: readonly string[]): readonly string[] {
-  return [...before, value];
-}
-
-function whole(value: string): number {
-  if (/^\d{1,6}$/.test(value)) return Number(value);
-  throw new InvalidArgumentError("It must be a whole number, 0 to 999999.");
-}
-
-function atLeastOne(value: string): number {
-  if (/^[1-9]\d{0,8}$/.test(value)) return Number(value);
-  throw new InvalidArgumentError("It must be a whole number, 1 to 999999999.");
-}
-
-function zeroOrMore(value: string): number {
-  return value === "0" ? 0 : positive(value);
-}
-
-function positive(value: string): number {
-  const number = Number(value);
-  if (value.trim() !== "" && number > 0 && number < Infinity) return number;
-  throw new InvalidArgumentError("It must be a number above 0.");
+  };
+  addRateChanges(change);
+  addLimitChanges(change);
 }

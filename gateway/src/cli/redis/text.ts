@@ -4,21 +4,11 @@ import { type Colors, printable } from "../io.ts";
 import { duration, number, some } from "../words.ts";
 import type { ConcurrencyEntry, Entry, PolicyEntry, RateEntry } from "./entries.ts";
 
+/** The lines of a table, which are left out. */
+const EDGES =
+  "top top-mid top-left top-right bottom bottom-mid bottom-left bottom-right left left-mid mid mid-mid right right-mid";
 const NO_LINES = {
-  top: "",
-  "top-mid": "",
-  "top-left": "",
-  "top-right": "",
-  bottom: "",
-  "bottom-mid": "",
-  "bottom-left": "",
-  "bottom-right": "",
-  left: "",
-  "left-mid": "",
-  mid: "",
-  "mid-mid": "",
-  right: "",
-  "right-mid": "",
+  ...Object.fromEntries(EDGES.split(" ").map((edge) => [edge, ""])),
   middle: "  ",
 };
 

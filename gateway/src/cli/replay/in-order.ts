@@ -1,3 +1,4 @@
+import { Heap } from "./heap.ts";
 import type { LogEntry } from "./log-entry.ts";
 
 /**
@@ -16,16 +17,14 @@ export class InOrder {
   readonly #holdMs: number;
   readonly #spreads: boolean;
   readonly #most: number;
-  /** Lines that came in order, from `#first` on. */
-  #held: Held[] = [];
-  #first = 0;
-  /** The others. */
-  readonly #stragglers = new Heap();
-  #count = 0;
+  /** The lines held, by their time; those of one time in the order in which they came. */
+  readonly #held = new Map<number, LogEntry[]>();
+  readonly #times = new Heap<number>((one, other) => one < other);
+  #size = 0;
   #newestMs = -Infinity;
   #playedMs = -Infinity;
 
-  /** @param most how many lines are held at most; beyond that the oldest is played at once */
+  /** @param most how many lines are held at most; beyond that the oldest are played at once */
   constructor(holdMs: number, spreads: boolean, most = 200_000) {
     this.#holdMs = holdMs;
     this.#spreads = spreads;
@@ -33,113 +32,41 @@ export class InOrder {
   }
 
   add(entry: LogEntry): void {
-    if (entry.atMs < this.#playedMs) this.late += 1;
-    this.#newestMs = Math.max(this.#newestMs, entry.atMs);
-    const line = { entry, at: this.#count };
-    this.#count += 1;
-    const last = this.#held.at(-1);
-    const isInOrder = this.#first === this.#held.length || !isBefore(line, last as Held);
-    if (isInOrder) this.#held.push(line);
-    else this.#stragglers.push(line);
+    const { atMs } = entry;
+    if (atMs < this.#playedMs) this.late += 1;
+    this.#newestMs = Math.max(this.#newestMs, atMs);
+    this.#size += 1;
+    const group = this.#held.get(atMs);
+    if (group !== undefined) {
+      group.push(entry);
+      return;
+    }
+    this.#held.set(atMs, [entry]);
+    this.#times.push(atMs);
   }
 
   /** Yields the lines that need not be held any longer. */
-  *due(): Generator<[atMs: number, entry: LogEntry]> {
-    yield* this.#until(this.#newestMs - this.#holdMs);
+  due(): Generator<[atMs: number, entry: LogEntry]> {
+    return this.#until(this.#newestMs - this.#holdMs);
   }
 
   /** Yields the remaining lines. */
-  *rest(): Generator<[atMs: number, entry: LogEntry]> {
-    yield* this.#until(Infinity);
+  rest(): Generator<[atMs: number, entry: LogEntry]> {
+    return this.#until(Infinity);
   }
 
   /** Yields the lines before `endMs`, in groups with one time. */
   *#until(endMs: number): Generator<[atMs: number, entry: LogEntry]> {
     for (;;) {
-      const atMs = this.#next()?.entry.atMs;
-      if (atMs === undefined) break;
-      const size = this.#held.length - this.#first + this.#stragglers.size;
-      if (atMs >= endMs && size <= this.#most) break;
-      const group: LogEntry[] = [];
-      while (this.#next()?.entry.atMs === atMs) group.push(this.#take());
+      const atMs = this.#times.first;
+      if (atMs === undefined || (atMs >= endMs && this.#size <= this.#most)) return;
+      const group = this.#held.get(atMs) ?? [];
+      this.#times.pop();
+      this.#held.delete(atMs);
+      this.#size -= group.length;
       const stepMs = this.#spreads && group[0]?.isCoarse ? 1000 / group.length : 0;
       for (const [i, entry] of group.entries()) yield [atMs + i * stepMs, entry];
       this.#playedMs = Math.max(this.#playedMs, atMs);
-      this.#tidy();
     }
-  }
-
-  /** Returns the earliest line; of lines with one time the one that came first. */
-  #next(): Held | undefined {
-    const inOrder = this.#held[this.#first];
-    const { first } = this.#stragglers;
-    if (inOrder === undefined || first === undefined) return inOrder ?? first;
-    return isBefore(inOrder, first) ? inOrder : first;
-  }
-
-  #take(): LogEntry {
-    const next = this.#next() as Held;
-    if (next === this.#held[this.#first]) this.#first += 1;
-    else this.#stragglers.pop();
-    return next.entry;
-  }
-
-  #tidy(): void {
-    if (this.#first < 1024 || this.#first * 2 < this.#held.length) return;
-    this.#held = this.#held.slice(this.#first);
-    this.#first = 0;
-  }
-}
-
-/** A line, and how many came before it. */
-interface Held {
-  readonly entry: LogEntry;
-  readonly at: number;
-}
-
-function isBefore(one: Held, other: Held): boolean {
-  const { atMs } = one.entry;
-  return atMs < other.entry.atMs || (atMs === other.entry.atMs && one.at < other.at);
-}
-
-/** A binary heap with the earliest line on top: a shuffled log is sorted in n log n steps. */
-class Heap {
-  readonly #lines: Held[] = [];
-
-  get size(): number {
-    return this.#lines.length;
-  }
-
-  get first(): Held | undefined {
-    return this.#lines[0];
-  }
-
-  push(line: Held): void {
-    const lines = this.#lines;
-    let at = lines.push(line) - 1;
-    while (at > 0) {
-      const above = (at - 1) >> 1;
-      if (!isBefore(line, lines[above] as Held)) break;
-      lines[at] = lines[above] as Held;
-      at = above;
-    }
-    lines[at] = line;
-  }
-
-  /** Removes the earliest line. */
-  pop(): void {
-    const lines = this.#lines;
-    const line = lines.pop();
-    if (line === undefined || lines.length === 0) return;
-    let at = 0;
-    for (let below = 1; below < lines.length; below = 2 * at + 1) {
-      const right = below + 1;
-      if (right < lines.length && isBefore(lines[right] as Held, lines[below] as Held))
-        below = right;
-      if (!isBefore(lines[below] as Held, line)) break;
-      lines[at] = lines[below] as Held;
-      at = below;
-    }
-    lines[at] = line;
   }
 }

@@ -1,6 +1,15 @@
 import { stat, writeFile } from "node:fs/promises";
 import { type RequestRule, RulesError, readRules } from "../../index.ts";
-import { CliError, type Io, open, printable, readText, sourceName, unreadable } from "../io.ts";
+import {
+  CliError,
+  type Io,
+  json,
+  open,
+  printable,
+  readText,
+  sourceName,
+  unreadable,
+} from "../io.ts";
 import { some } from "../words.ts";
 import { htmlReport } from "./html.ts";
 import { InOrder } from "./in-order.ts";
@@ -11,7 +20,6 @@ import { zoneMinutesOf } from "./log-time.ts";
 import { Progress } from "./progress.ts";
 import type { Replayed } from "./report.ts";
 import { Simulation } from "./simulation.ts";
-
 import { textReport } from "./text.ts";
 
 export interface ReplayOptions {
@@ -57,7 +65,7 @@ export async function replay(
   const rules = await readRulesOf(rulesPath, actors, options.cost, io);
   const replayed = await playLog({ rulesPath, rules, actors }, logPath, options, io);
   // the report that can be printed must not be lost if a file cannot be written
-  if (options.json) io.stdout.write(`${JSON.stringify(replayed, null, 2)}\n`);
+  if (options.json) io.stdout.write(json(replayed));
   else io.stdout.write(textReport(replayed, io));
   if (options.html !== undefined) await write(options.html, htmlReport(replayed));
   return 0;

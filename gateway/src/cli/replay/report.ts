@@ -1,37 +1,30 @@
 /** The results of a replay: JSON contains exactly this, text and HTML format it. */
-import type { Rule } from "../../index.ts";
+import type { RequestRule } from "../../index.ts";
 import type { Points } from "./time-series.ts";
 
-export interface ActorReport {
-  readonly actor: string;
-  /** Whether the requests had no such actor, so that their device counted instead. */
-  readonly isFallback: boolean;
-  /** As counted; it may be too high by up to `surplus`. */
-  readonly requests: number;
-  readonly surplus: number;
-  readonly passed: number;
-  readonly waited: number;
-  readonly refused: number;
-  readonly mostInWindow: number;
-}
-
-export interface RuleReport {
-  readonly name: string;
-  readonly url: string;
-  readonly actor: string;
-  readonly algo: string;
-  readonly scope: Rule["scope"];
-  readonly mode: Rule["mode"];
-  readonly rpu: number;
-  readonly periodMs: number;
-  /** The requests to which the rule applies. */
+/** How many requests had which result. */
+export interface Counts {
   readonly requests: number;
   /** Those that passed at once. */
   readonly passed: number;
   /** Those that waited and then passed. */
   readonly waited: number;
-  /** Those that this rule refused; for a shadow rule, those that it would have refused. */
   readonly refused: number;
+}
+
+export interface ActorReport extends Counts {
+  readonly actor: string;
+  /** Whether the requests had no such actor, so that their device counted instead. */
+  readonly isFallback: boolean;
+  /** By how much the number of requests may be too high. */
+  readonly surplus: number;
+  readonly mostInWindow: number;
+}
+
+/** The counts of a rule: `refused` are those that this rule refused, or would have as a shadow rule. */
+export interface RuleReport
+  extends Counts,
+    Pick<RequestRule, "name" | "url" | "actor" | "algo" | "scope" | "mode" | "rpu" | "periodMs"> {
   /** Those that this rule let pass and another one refused. */
   readonly refusedElsewhere: number;
   /** How many requests this rule decided in a second: over the whole log, and in the busiest second. */
@@ -44,11 +37,7 @@ export interface RuleReport {
   readonly points: Points;
 }
 
-export interface Report {
-  readonly requests: number;
-  readonly passed: number;
-  readonly waited: number;
-  readonly refused: number;
+export interface Report extends Counts {
   /** Requests to which no rule applies: they passed. */
   readonly withoutRule: number;
   readonly firstMs: number;

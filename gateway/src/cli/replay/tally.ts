@@ -17,9 +17,7 @@ const KNOWN = "=";
 
 /** The results of one actor's requests. */
 class Notes {
-  passed = 0;
-  waited = 0;
-  refused = 0;
+  readonly counts: Record<Part, number> = { passed: 0, waited: 0, refused: 0 };
   readonly peak: WindowPeak;
 
   constructor(windowMs: number) {
@@ -27,86 +25,79 @@ class Notes {
   }
 
   reset(): void {
-    this.passed = 0;
-    this.waited = 0;
-    this.refused = 0;
+    Object.assign(this.counts, { passed: 0, waited: 0, refused: 0 });
     this.peak.reset();
   }
 }
 
 class RuleTally {
-  readonly rule: RequestRule;
-  requests = 0;
-  passed = 0;
-  waited = 0;
-  refused = 0;
-  refusedElsewhere = 0;
-  waitSumMs = 0;
-  longestMs = 0;
-  mostOfOneActor = 0;
-  readonly series = new TimeSeries();
+  readonly #rule: RequestRule;
+  readonly #counts = { requests: 0, passed: 0, waited: 0, refused: 0, refusedElsewhere: 0 };
+  #waitSumMs = 0;
+  #longestMs = 0;
+  #mostOfOneActor = 0;
+  readonly #series = new TimeSeries();
   readonly #peak: WindowPeak;
   readonly #actors: TopActors<Notes>;
+  readonly #isBuiltIn: boolean;
 
   constructor(rule: RequestRule) {
-    this.rule = rule;
+    this.#rule = rule;
+    this.#isBuiltIn = BUILT_IN.includes(rule.actor);
     this.#peak = new WindowPeak(rule.periodMs);
     this.#actors = new TopActors(() => new Notes(rule.periodMs));
   }
 
   add({ actor, allowed, decision }: Outcome, verdict: Verdict, atMs: number, own: Own): void {
-    this.requests += 1;
-    const isFallback = !BUILT_IN.includes(this.rule.actor) && !own[this.rule.actor];
+    const counts = this.#counts;
+    counts.requests += 1;
+    const isFallback = !this.#isBuiltIn && !own[this.#rule.actor];
     const notes = this.#actors.count(`${isFallback ? FALLBACK : KNOWN}${actor}`);
     if (allowed && !verdict.allowed) {
-      this.refusedElsewhere += 1;
+      counts.refusedElsewhere += 1;
       return;
     }
     const part = partOf(allowed, decision.waitMs);
-    this[part] += 1;
-    notes[part] += 1;
-    this.series.add(part, atMs);
+    counts[part] += 1;
+    notes.counts[part] += 1;
+    this.#series.add(part, atMs);
     if (part === "waited") {
-      this.waitSumMs += decision.waitMs;
-      this.longestMs = Math.max(this.longestMs, decision.waitMs);
+      this.#waitSumMs += decision.waitMs;
+      this.#longestMs = Math.max(this.#longestMs, decision.waitMs);
     }
     if (!verdict.allowed) return;
     const passedMs = atMs + verdict.waitedMs;
     this.#peak.add(passedMs);
     notes.peak.add(passedMs);
-    this.mostOfOneActor = Math.max(this.mostOfOneActor, notes.peak.most);
+    this.#mostOfOneActor = Math.max(this.#mostOfOneActor, notes.peak.most);
   }
 
   /** @param spanMs the duration of the log */
   report(top: number, show: (actor: string) => string, spanMs: number): RuleReport {
-    const { name, url, actor, algo, scope, mode, rpu, periodMs } = this.rule;
-    const { requests, passed, waited, refused, refusedElsewhere } = this;
-    const { waitSumMs, longestMs, mostOfOneActor } = this;
+    const { name, url, actor, algo, scope, mode, rpu, periodMs } = this.#rule;
+    const { passed, waited, refused } = this.#counts;
     const actors = this.#actors.top(actor === "all" ? 0 : top).map(
-      ({ actor, requests, surplus, notes: { passed, waited, refused, peak } }): ActorReport => ({
+      ({ actor, requests, surplus, notes }): ActorReport => ({
         actor: show(actor.slice(1)),
         isFallback: actor.startsWith(FALLBACK),
         requests,
         surplus,
-        passed,
-        waited,
-        refused,
-        mostInWindow: peak.most,
+        ...notes.counts,
+        mostInWindow: notes.peak.most,
       }),
     );
-    const points = this.series.points();
-    const perSecond = {
-      // a log may have only one instant
-      mean: ((passed + waited + refused) * 1000) / Math.max(1000, spanMs),
-      peak: Math.max(0, ...points.peaks),
-    };
+    const points = this.#series.points();
     return {
       ...{ name, url, actor, algo, scope, mode, rpu, periodMs },
-      ...{ requests, passed, waited, refused, refusedElsewhere },
-      perSecond,
-      wait: { meanMs: waited > 0 ? waitSumMs / waited : 0, longestMs },
+      ...this.#counts,
+      perSecond: {
+        // a log may have only one instant
+        mean: ((passed + waited + refused) * 1000) / Math.max(1000, spanMs),
+        peak: Math.max(0, ...points.peaks),
+      },
+      wait: { meanMs: waited > 0 ? this.#waitSumMs / waited : 0, longestMs: this.#longestMs },
       mostInWindow: this.#peak.most,
-      mostOfOneActor,
+      mostOfOneActor: this.#mostOfOneActor,
       actors,
       points,
     };
@@ -120,10 +111,7 @@ function partOf(allowed: boolean, waitMs: number): Part {
 
 export class Tally {
   readonly #rules: ReadonlyMap<string, RuleTally>;
-  #requests = 0;
-  #waited = 0;
-  #refused = 0;
-  #withoutRule = 0;
+  readonly #counts = { requests: 0, passed: 0, waited: 0, refused: 0, withoutRule: 0 };
   #firstMs = Infinity;
   #lastMs = -Infinity;
 
@@ -136,12 +124,12 @@ export class Tally {
    * @param own the actors of the request that the log has
    */
   add(verdict: Verdict, atMs: number, own: Own): void {
-    this.#requests += 1;
+    const counts = this.#counts;
+    counts.requests += 1;
+    counts[partOf(verdict.allowed, verdict.waitedMs)] += 1;
+    if (verdict.outcomes.length === 0) counts.withoutRule += 1;
     this.#firstMs = Math.min(this.#firstMs, atMs);
     this.#lastMs = Math.max(this.#lastMs, atMs);
-    if (verdict.outcomes.length === 0) this.#withoutRule += 1;
-    if (!verdict.allowed) this.#refused += 1;
-    else if (verdict.waitedMs > 0) this.#waited += 1;
     for (const outcome of verdict.outcomes) {
       this.#rules.get(outcome.rule.name)?.add(outcome, verdict, atMs, own);
     }
@@ -156,16 +144,12 @@ export class Tally {
       hashKey === undefined
         ? actor
         : `#${createHmac("sha256", hashKey).update(actor).digest("hex").slice(0, 12)}`;
-    const requests = this.#requests;
+    const isEmpty = this.#counts.requests === 0;
     const spanMs = this.#lastMs - this.#firstMs;
     return {
-      requests,
-      passed: requests - this.#waited - this.#refused,
-      waited: this.#waited,
-      refused: this.#refused,
-      withoutRule: this.#withoutRule,
-      firstMs: requests > 0 ? this.#firstMs : 0,
-      lastMs: requests > 0 ? this.#lastMs : 0,
+      ...this.#counts,
+      firstMs: isEmpty ? 0 : this.#firstMs,
+      lastMs: isEmpty ? 0 : this.#lastMs,
       rules: [...this.#rules.values()].map((rule) => rule.report(top, show, spanMs)),
     };
   }

@@ -5,8 +5,7 @@ const RECENT_SECONDS = 512;
 const MOST_POINTS = 720;
 
 /** The parts that add up to all requests of a rule. */
-export const PARTS = ["passed", "waited", "refused"] as const;
-export type Part = (typeof PARTS)[number];
+export type Part = "passed" | "waited" | "refused";
 
 /** Counts over time. */
 export interface Points {
@@ -26,8 +25,13 @@ export interface Points {
 export class TimeSeries {
   #stepMs: number;
   #start = Number.NaN;
-  readonly #counts: Record<Part, number[]> = { passed: [], waited: [], refused: [] };
-  #peaks: number[] = [];
+  /** By the part; "peak" is the most of one second. */
+  readonly #series: Record<Part | "peak", number[]> = {
+    passed: [],
+    waited: [],
+    refused: [],
+    peak: [],
+  };
   /** The counts of the last seconds with requests. */
   readonly #seconds = new Map<number, number>();
 
@@ -43,10 +47,10 @@ export class TimeSeries {
       at = Math.floor(atMs / this.#stepMs);
     }
     const index = Math.max(0, at - this.#start);
-    const counts = this.#counts[part];
+    const { [part]: counts, peak } = this.#series;
     while (counts.length <= index) counts.push(0);
     counts[index] = (counts[index] as number) + 1;
-    this.#peaks[index] = Math.max(this.#peaks[index] ?? 0, this.#inSecond(Math.floor(atMs / 1000)));
+    peak[index] = Math.max(peak[index] ?? 0, this.#inSecond(Math.floor(atMs / 1000)));
   }
 
   /** @returns how many requests there were in a second, this one included */
@@ -63,30 +67,24 @@ export class TimeSeries {
   }
 
   points(): Points {
-    const length = Math.max(...PARTS.map((part) => this.#counts[part].length));
-    const full = (part: Part) => Array.from({ length }, (_, i) => this.#counts[part][i] ?? 0);
+    const { passed, waited, refused, peak } = this.#series;
+    const full = (series: readonly number[]) => Array.from(peak, (_, i) => series[i] ?? 0);
     const startMs = (Number.isNaN(this.#start) ? 0 : this.#start) * this.#stepMs;
-    const counts = { passed: full("passed"), waited: full("waited"), refused: full("refused") };
-    const peaks = Array.from({ length }, (_, i) => this.#peaks[i] ?? 0);
-    return { stepMs: this.#stepMs, startMs, counts, peaks };
+    const counts = { passed: full(passed), waited: full(waited), refused: full(refused) };
+    return { stepMs: this.#stepMs, startMs, counts, peaks: full(peak) };
   }
 
   #halve(): void {
     const start = Math.floor(this.#start / 2);
-    for (const part of PARTS) {
+    for (const [name, series] of Object.entries(this.#series)) {
+      const join = name === "peak" ? Math.max : (one: number, other: number) => one + other;
       const merged: number[] = [];
-      for (const [i, count] of this.#counts[part].entries()) {
+      for (const [i, count = 0] of series.entries()) {
         const at = Math.floor((this.#start + i) / 2) - start;
-        merged[at] = (merged[at] ?? 0) + count;
+        merged[at] = join(merged[at] ?? 0, count);
       }
-      this.#counts[part] = merged;
+      this.#series[name as Part] = merged;
     }
-    const peaks: number[] = [];
-    for (const [i, peak = 0] of this.#peaks.entries()) {
-      const at = Math.floor((this.#start + i) / 2) - start;
-      peaks[at] = Math.max(peaks[at] ?? 0, peak);
-    }
-    this.#peaks = peaks;
     this.#start = start;
     this.#stepMs *= 2;
   }

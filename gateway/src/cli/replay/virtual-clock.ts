@@ -1,4 +1,5 @@
 import type { Clock, Timer } from "smooth-limiter";
+import { Heap } from "./heap.ts";
 
 interface Alarm {
   readonly atMs: number;
@@ -16,8 +17,7 @@ export class VirtualClock implements Clock {
   readonly epochMs: number;
   #nowMs = 0;
   #set = 0;
-  /** A heap: the next alarm first. */
-  readonly #alarms: Alarm[] = [];
+  readonly #alarms = new Heap<Alarm>(isBefore);
 
   /** @param epochMs the Unix time at which it begins; counted from there, microseconds are exact */
   constructor(epochMs: number) {
@@ -31,7 +31,7 @@ export class VirtualClock implements Clock {
   wakeAt(timeMs: number, wake: () => void): Timer {
     const alarm: Alarm = { atMs: timeMs, order: this.#set, wake, isOff: false };
     this.#set += 1;
-    this.#push(alarm);
+    this.#alarms.push(alarm);
     return {
       cancel: () => {
         alarm.isOff = true;
@@ -45,12 +45,10 @@ export class VirtualClock implements Clock {
    */
   moveTo(timeMs: number): boolean {
     let hasWoken = false;
-    for (
-      let [next] = this.#alarms;
-      next !== undefined && next.atMs <= timeMs;
-      [next] = this.#alarms
-    ) {
-      this.#pop();
+    for (;;) {
+      const next = this.#alarms.first;
+      if (next === undefined || next.atMs > timeMs) break;
+      this.#alarms.pop();
       if (next.isOff) continue;
       this.#nowMs = Math.max(this.#nowMs, next.atMs);
       next.wake();
@@ -58,36 +56,6 @@ export class VirtualClock implements Clock {
     }
     if (timeMs < Infinity) this.#nowMs = Math.max(this.#nowMs, timeMs);
     return hasWoken;
-  }
-
-  #push(alarm: Alarm): void {
-    const heap = this.#alarms;
-    let at = heap.push(alarm) - 1;
-    while (at > 0) {
-      const above = (at - 1) >> 1;
-      const other = heap[above] as Alarm;
-      if (!isBefore(alarm, other)) break;
-      heap[at] = other;
-      at = above;
-    }
-    heap[at] = alarm;
-  }
-
-  #pop(): void {
-    const heap = this.#alarms;
-    const last = heap.pop();
-    if (last === undefined || heap.length === 0) return;
-    let at = 0;
-    for (;;) {
-      let below = 2 * at + 1;
-      const right = heap[below + 1];
-      if (right !== undefined && isBefore(right, heap[below] as Alarm)) below += 1;
-      const other = heap[below];
-      if (other === undefined || !isBefore(other, last)) break;
-      heap[at] = other;
-      at = below;
-    }
-    heap[at] = last;
   }
 }
 

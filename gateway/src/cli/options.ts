@@ -1,0 +1,36 @@
+/** Parsers for the values of options and arguments. */
+import { InvalidArgumentError } from "commander";
+
+/** Collects the values of an option that may be repeated. */
+export function listed(value: string, before: readonly string[]): readonly string[] {
+  return [...before, value];
+}
+
+export function wholeNumber(least: number, most: number): (value: string) => number {
+  const words = `a whole number, ${least} to ${most}`;
+  return parser(words, (number, value) => {
+    return /^\d{1,9}$/.test(value) && number >= least && number <= most;
+  });
+}
+
+export const seconds = parser(
+  "a number of seconds, 0 to 3600",
+  (number) => number >= 0 && number <= 3600,
+);
+
+export const positive = parser("a number above 0", (number) => number > 0 && number < Infinity);
+
+export function zeroOrMore(value: string): number {
+  return value === "0" ? 0 : positive(value);
+}
+
+function parser(
+  words: string,
+  isAllowed: (number: number, value: string) => boolean,
+): (value: string) => number {
+  return (value) => {
+    const number = value.trim() === "" ? Number.NaN : Number(value);
+    if (isAllowed(number, value)) return number;
+    throw new InvalidArgumentError(`It must be ${words}.`);
+  };
+}
