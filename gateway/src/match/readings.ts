@@ -37,7 +37,7 @@ const TRICK = /[^!-~]|[%\\;#]|\/\/|\.(?:\/|$)/;
 const HIDDEN = /[\\;#?]|[^ -~\xa0-\uffff]|\/\/|[. ](?:\/|$)/;
 /** In a query: characters with which it leaves the query if a server does not cut it off. */
 const CLIMBS = /(?:[/\\]|%2f|%5c)(?:\.|%2e)/i;
-/** In absolute form: the origin before the path, on whose end all servers agree. */
+/** In absolute form: the origin before the path. All servers agree on where it ends. */
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]*)?(?=\/)/i;
 const HOST = /^[a-z0-9._-]*(?::[0-9]*)?$/i;
 const ESCAPED_HOST = /^[/\\]+[^/\\?#]*%/;

@@ -1,4 +1,4 @@
-/** Finds what is wrong with a rule whose fields are each valid. */
+/** Finds fields of a rule that are valid each, but not together. */
 import { Limiter, PermitsExceedCapacityError } from "smooth-limiter";
 import { show } from "../ground/check.ts";
 import {

@@ -5,8 +5,8 @@ import type { PolicyStatus } from "../limiter-api.ts";
 
 /**
  * How much longer a call waits because others go before it that the store does not know yet, microseconds. It
- * is exact where the state follows from the quotas, as for a pace or a bucket. A window whose start the quotas
- * do not show is assumed to start now.
+ * is exact where the state follows from the quotas, as for a pace or a bucket. If the quotas do not
+ * show when a window started, it is assumed to start now.
  *
  * @param statuses the quotas of the store, in the order of the policies
  * @param ahead what those calls ask for, in order
