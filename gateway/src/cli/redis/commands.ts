@@ -67,7 +67,7 @@ export function show(key: string, options: RedisOptions, io: Io): Promise<number
     if (options.json) io.stdout.write(json(entry ?? null));
     else
       io.stdout.write(
-        `${entry ? describe(entry, Date.now()) : `${printable(key)}: nothing is stored`}\n`,
+        `${entry ? describe(entry, Date.now()) : `${printable(key)}: nothing is stored; "redis ls" lists the keys`}\n`,
       );
     return entry === undefined ? 1 : 0;
   });

@@ -142,7 +142,7 @@ test("a command that puts back what was never set says so, and reports no change
 
 test("show of nothing has exit code 1", async () => {
   const { code, out } = await run("show", "l:none");
-  assert.equal([code, out], [1, "l:none: nothing is stored\n"]);
+  assert.equal([code, out], [1, 'l:none: nothing is stored; "redis ls" lists the keys\n']);
   assert.equal((await run("show", "l:none", "--json")).out, "null\n");
 });
 
