@@ -31,11 +31,16 @@ export function addRedisCommands(program: Command, io: Io, exit: (code: number) 
     redis
       .command(name)
       .description(description)
-      .option("--url <url>", "of Redis; default $REDIS_URL, or redis://127.0.0.1:6379")
+      .option("--url <url>", "the URL of Redis; default $REDIS_URL, or redis://127.0.0.1:6379")
       .option("--json", "the result as JSON");
   const listing = (name: string, description: string) =>
     command(name, description)
-      .option("--prefix <text>", "of the keys: l: c: g: by default; may be repeated", more, [])
+      .option(
+        "--prefix <text>",
+        "lists keys with this prefix; default l:, c: and g:; may be repeated",
+        more,
+        [],
+      )
       .option(
         "--top <count>",
         "how many limiters at most, in the order of their keys",
@@ -44,24 +49,24 @@ export function addRedisCommands(program: Command, io: Io, exit: (code: number) 
       );
   const changing = (name: string, description: string) =>
     command(name, description)
-      .argument("<key>", "as ls shows it, such as l:github")
-      .option("--dry-run", "says what it would do, and does not do it");
+      .argument("<key>", "as ls prints it, such as l:github")
+      .option("--dry-run", "prints the change without making it");
 
-  listing("ls", "lists the limiters, and how each stands").action(async (options: ListOptions) => {
+  listing("ls", "lists the limiters and their state").action(async (options: ListOptions) => {
     exit(await list(options, io));
   });
-  listing("watch", "lists them again and again")
-    .option("--every <ms>", "the pause between two looks", positive, 1000)
-    .option("--count <times>", "how often; 0: until it is ended", whole, 0)
+  listing("watch", "prints the list repeatedly")
+    .option("--every <ms>", "ms between two lists", positive, 1000)
+    .option("--count <times>", "how many lists; 0: until the command is stopped", whole, 0)
     .action(async (options: WatchOptions) => {
       exit(await watch(options, io));
     });
-  command("show", "shows one limiter: its numbers, who holds leases")
-    .argument("<key>", "as ls shows it, such as l:github")
+  command("show", "shows one limiter: its numbers, and the holders of its leases")
+    .argument("<key>", "as ls prints it, such as l:github")
     .action(async (key: string, options: RedisOptions) => {
       exit(await show(key, options, io));
     });
-  changing("set-rate", "sets another pace, for all code that declares the same numbers")
+  changing("set-rate", "sets the permits per second, for all code that declares the same numbers")
     .argument("<rate>", "permits per second", positive)
     .option("--policy <index>", "which policy of several, from 1", whole)
     .action(async (key: string, rate: number, options: SetRateOptions) => {
@@ -77,8 +82,8 @@ export function addRedisCommands(program: Command, io: Io, exit: (code: number) 
       exit(await reset(key, options, io));
     },
   );
-  changing("pause", "grants no call for a time")
-    .argument("<ms>", "how long", positive)
+  changing("pause", "grants no call for that time")
+    .argument("<ms>", "how long, ms", positive)
     .action(async (key: string, ms: number, options: ChangeOptions) => {
       exit(await pause(key, ms, options, io));
     });
@@ -91,13 +96,13 @@ function addLimitCommands(changing: NewCommand, io: Io, exit: (code: number) => 
     "the limit in the code, if it is not known",
     atLeastOne,
   ] as const;
-  changing("set-limit", "sets how many run at once, for all code that declares the same limit")
+  changing("set-limit", "sets the number of leases, for all code that declares the same limit")
     .argument("<limit>", "how many: a whole number from 1", atLeastOne)
     .option(...DECLARED)
     .action(async (key: string, limit: number, options: SetLimitOptions) => {
       exit(await setLimit(key, limit, options, io));
     });
-  changing("reset-limit", "puts the declared limit of how many run at once back in force")
+  changing("reset-limit", "puts the declared number of leases back in force")
     .option(...DECLARED)
     .action(async (key: string, options: SetLimitOptions) => {
       exit(await resetLimit(key, options, io));
