@@ -487,7 +487,7 @@ creation("policies", async () => {
     await refusesToCreate(
       make,
       TypeError,
-      /^policies.tokens must be a policy, as smoothBursty\(\) makes one, got/,
+      /^policies.tokens must be a policy, such as smoothBursty\(\) returns, got/,
     );
   }
 });

@@ -21,7 +21,7 @@ export function problemsOf(rule: Rule, algorithms: RuleAlgorithms): readonly str
   return [...wrongs, ...fieldProblems(rule)];
 }
 
-/** Without an actor no response has a value that could be named. */
+/** Returns the fields that have no meaning without an actor. */
 function rateProblems({ actor, overrides, exempt, whenActorMissing }: RateRule): string[] {
   if (actor !== undefined) return [];
   const given = {

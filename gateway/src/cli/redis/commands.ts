@@ -30,7 +30,7 @@ export interface ListOptions extends RedisOptions {
 }
 
 export interface WatchOptions extends ListOptions {
-  /** ms between two looks. */
+  /** ms between two lists. */
   readonly every: number;
   /** How often the list is printed; 0: until the command is stopped. */
   readonly count: number;
@@ -107,7 +107,7 @@ export async function watch(options: WatchOptions, io: Io): Promise<number> {
   }
 }
 
-/** Sets another pace for all code that declares the same numbers. */
+/** Sets the permits per second for all code that declares the same numbers. */
 export function setRate(
   key: string,
   rate: number,
@@ -164,7 +164,7 @@ export function reset(key: string, options: ChangeOptions, io: Io): Promise<numb
   });
 }
 
-/** Lets no call in for a time. */
+/** Grants no call for that time. */
 export function pause(key: string, ms: number, options: ChangeOptions, io: Io): Promise<number> {
   return withRedis(options.url, io, async (redis) => {
     const stored = await requireRate(redis, key);

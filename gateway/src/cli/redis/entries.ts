@@ -169,7 +169,7 @@ export async function requireLimitKey(redis: Server, key: string): Promise<numbe
   );
 }
 
-/** Runs a deed on the limiter of a key, under the numbers that its code declares. */
+/** Calls a function with the limiter of a key, under the numbers that its code declares. */
 export async function withLimiter<Result>(
   redis: Server,
   key: string,
@@ -192,7 +192,7 @@ export async function withLimiter<Result>(
   }
 }
 
-/** The same policies, of which one has another pace. The burst changes in proportion. */
+/** Returns the same policies, one of them with another rate. The burst changes in proportion. */
 export function atRate(policies: readonly Policy[], index: number, rate: number) {
   return Object.fromEntries(
     policies.map((policy, i) => {
