@@ -154,7 +154,7 @@ function open(
 
 function checkStore(store: Store): Store {
   if (typeof (Object(store) as Partial<Store>).run === "function") return store;
-  failCheck("store", "made by casStore or memoryStore", store);
+  failCheck("store", "made by casStore, postgresStore or memoryStore", store);
 }
 
 function keepingLimits(store: Store, limitKeys: readonly string[]): Store {

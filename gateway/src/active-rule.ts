@@ -11,11 +11,11 @@ export class ActiveRule extends RuleInForce<RequestRule, GuardedActor> {
   readonly isShadow: boolean;
   /** How long a request waits instead of being refused, ms: 0 or Infinity. */
   readonly longestWaitMs: number;
-  /** Computes the cost of a request; undefined if the rule says it. */
+  /** Computes the cost of a request; undefined if the rule states it. */
   readonly costBy: GuardedCost | undefined;
   /** Whether permits may be given back, or more be taken, when the request has been answered. */
   readonly settles: boolean;
-  /** Whether a request is looked at before the rule is asked: it may be refused in any case. */
+  /** Whether a request may be refused whatever was used, by a block for example: checked before the limiter. */
   readonly isGuarded: boolean;
   /** Whether periods have keys of their own. */
   readonly isOnCalendar: boolean;
@@ -40,7 +40,7 @@ export class ActiveRule extends RuleInForce<RequestRule, GuardedActor> {
     this.#hasFixedCost = Object.keys(rule.costs).length === 0;
   }
 
-  /** Returns the permits that a request takes where the rule says them. */
+  /** Returns the permits that a request takes, for a rule that states them. */
   costOf(method: string): number {
     const { cost, costs } = this.rule;
     if (this.#hasFixedCost) return cost;

@@ -78,7 +78,7 @@ export function sharingProblem(context: RuleContext): string | undefined {
   }
 }
 
-/** What a request has got of the rules for connections. */
+/** The result of the rules for connections for one request. */
 export interface Entry {
   readonly outcomes: readonly Outcome<ConnectionRule>[];
   readonly isRefused: boolean;
@@ -174,9 +174,9 @@ class Visit implements Entry {
 }
 
 /**
- * Returns the rules in the order in which they are asked: those that answer at
- * once, then those on Redis; of these the one that all requests share last, so that requests which
- * another rule refuses do not hold its places meanwhile.
+ * Returns the rules in the order in which they are asked: those that answer at once, then those on
+ * Redis. Of these the rule for the actor "all" is last, so that requests that another rule refuses do
+ * not hold its places meanwhile.
  */
 function inTurn(
   rules: readonly ActiveConnections[],

@@ -1,6 +1,6 @@
 /**
- * The filter for requests per time: combines the results of all such rules for a request by `takeFromAll`. A request is granted
- * by all rules, or charged to none.
+ * The filter for requests per time. It asks all such rules for a request by `takeFromAll`: a request is
+ * granted by all rules, or charged to none.
  *
  * A shadow rule never refuses: it is charged if it lets the request pass and the request does pass.
  * A request that must wait holds a place in the line of each such rule, and passes when all lines

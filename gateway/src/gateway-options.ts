@@ -50,8 +50,7 @@ export interface GatewayOptions {
   readonly algorithms?: RuleAlgorithms | undefined;
   /**
    * How many of your own proxies are in front and append to X-Forwarded-For: see `fromAddress`.
-   * Default
-   * 0. For `Forwarded` give `actors: { device: fromAddress({ … }) }`.
+   * Default 0. For `Forwarded` pass `actors: { device: fromAddress({ … }) }`.
    */
   readonly trustedProxies?: number | undefined;
   /**
@@ -60,10 +59,9 @@ export interface GatewayOptions {
    */
   readonly ipv6Prefix?: number | undefined;
   /**
-   * How a request is counted that has no value for a rule's actor. `"device"` (the default): by its
-   * device, separately from requests that have a value; so leaving the value out gains nothing and
-   * harms no other client. `"shared"`: all such requests together. `"skip"`: the rule does not
-   * apply.
+   * How requests without a value for a rule's actor are counted. `"device"` (the default): by their
+   * device, separately from requests with a value, so a client that omits the value gains nothing and
+   * harms no other client. `"shared"`: all such requests together. `"skip"`: the rule does not apply.
    */
   readonly whenActorMissing?: WhenActorMissing | undefined;
   /**

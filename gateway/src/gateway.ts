@@ -63,7 +63,7 @@ export interface Gateway {
   reset(which: { readonly rule: string; readonly actor?: string | undefined }): Promise<void>;
 
   /**
-   * How many requests had which result, by the name of the rule. A rule counts from when it came
+   * The number of requests by result, for each rule by its name. A rule counts from when it came
    * into force; a reload does not reset it.
    */
   readonly stats: Readonly<Record<string, RuleStats>>;

@@ -1,4 +1,4 @@
-/** Takes the permits of a request, and says what each limiter said. */
+/** Takes the permits of a request, and returns the outcome for each limiter. */
 import {
   type Decision,
   type Limiter,
@@ -22,7 +22,7 @@ export interface Ask<R extends CountedRule = RequestRule> {
   readonly actor: string;
   readonly limiter: Limiter;
   readonly cost: number;
-  /** Receives, if the request passes, what gives back all that was taken for it. */
+  /** Called if the request passes, with a function that gives back all permits that were taken for it. */
   readonly onTaken?: ((undo: () => Maybe<void>) => void) | undefined;
 }
 

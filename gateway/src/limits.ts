@@ -177,7 +177,7 @@ export class Limits {
     return this.#keysOf(value, isKnown).calendar;
   }
 
-  /** Returns the limiter whose only permit is taken while the actor is blocked. */
+  /** Returns the limiter of one permit, which is taken while the actor is blocked. */
   blockOf(value: string, isKnown: boolean): Limiter | undefined {
     return this.#blocks?.for(this.keyOf(value, isKnown));
   }

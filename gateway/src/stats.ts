@@ -3,7 +3,7 @@ import { onNode } from "./ground/node-process.ts";
 import type { GatewayRequest } from "./request.ts";
 import type { Verdict } from "./verdict.ts";
 
-/** How many requests had which result under a rule. The sum is all requests that it was asked for. */
+/** The number of a rule's requests, by result. Their sum is the number of requests to which the rule applied. */
 export interface RuleStats {
   /** Passed at once. */
   readonly passed: number;

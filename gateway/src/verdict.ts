@@ -14,8 +14,8 @@ export interface Outcome<R extends CountedRule = RefusingRule> {
   /** Whether this rule lets the request pass. A shadow rule that does not is only reported. */
   readonly allowed: boolean;
   /**
-   * The state of the rule: after the charge if the request passes, without it if it is refused. For
-   * a rule in whose line the request has waited, `waitMs` is the wait that was computed on arrival.
+   * The state of the rule: after the charge if the request passes, without it if it is refused. If
+   * the request has waited under this rule, `waitMs` is the wait that was computed on arrival.
    */
   readonly decision: Decision;
 }

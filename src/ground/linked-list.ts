@@ -6,7 +6,8 @@ export interface Linked<Member> {
 }
 
 /**
- * A list whose members hold the links, so that adding and removing one takes one step and creates nothing. A `Set` creates a new table after every few members that come and go.
+ * A list that keeps its links in its members: adding and removing one takes one step and allocates nothing.
+ * A `Set` allocates a new table after every few additions and removals.
  */
 export class LinkedList<Member extends Linked<Member>> {
   /** The members at both ends; only the list sets them. */

@@ -24,7 +24,7 @@
  * wait for the remaining members. So in any interval a member may grant its own bound plus the permits
  * that such callers have kept.
  *
- * **Places.** A concurrency limiter whose places are all taken binds before every rate limiter: a caller
+ * **Places.** A concurrency limiter without a free place binds before every rate limiter: a caller
  * waits for its place first. Nothing is kept while it waits for another member: if the rates refuse when
  * the place is free, the place goes to the next caller, and this one waits for the rate that refused; if no
  * place is free when the rate lets it go, the permit goes to the next caller, and this one waits for a place.

@@ -12,7 +12,7 @@ export class Backlog {
   /** When the first request had to wait, the limiter's own µs; `Infinity`: none has. */
   since = Infinity;
 
-  /** There is no next request for now: a later one counts from when it is made. */
+  /** Ends the backlog: a later request counts from when it is made. */
   end(): void {
     this.since = Infinity;
   }
@@ -25,7 +25,7 @@ export interface BacklogLimiter {
   /**
    * `reserve`, for a caller that waits for the reservation at once: on a fair limiter others may overtake it.
    *
-   * @param backlog the backlog that the request is the next of
+   * @param backlog the backlog of which this is the next request
    */
   [reserveBehind](
     permits: Permits,

@@ -31,7 +31,7 @@ export class Line {
 
   /**
    * @param released the state after the released waiters
-   * @param refuse removes a waiter whose instant would be later than its deadline
+   * @param refuse removes a waiter that could not start before its deadline
    */
   constructor(released: PolicyState, refuse: (waiter: Waiter) => void) {
     this.#released = released;
@@ -89,7 +89,7 @@ export class Line {
     this.#promised = undefined;
   }
 
-  /** Refuses the waiters whose instants would be later than their deadlines. */
+  /** Refuses the waiters that could not start before their deadlines. */
   refuseLate(from: number): void {
     this.replay(from);
   }
@@ -183,7 +183,7 @@ export class Line {
 
   /**
    * Moves the consecutive changes that start at this place before all waiters that were not promised an
-   * instant. They stay behind reservations whose `waitMs` the caller knows. A change overtakes each waiter
+   * instant. They stay behind reservations, because callers know their `waitMs`. A change overtakes each waiter
    * at most once, so the cost stays linear.
    *
    * @returns whether one has moved

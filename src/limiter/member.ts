@@ -84,7 +84,7 @@ export interface Member {
 
 export type Entrance = (permits: Permits) => OrderedRequest;
 
-/** A request to a fair limiter on a store, whose callers wait in this process. */
+/** A request to a fair limiter on a store. Its callers wait in this process. */
 export interface OrderedRequest {
   /** Whether it goes before all of them. */
   readonly isNext: boolean;

@@ -12,7 +12,7 @@ import {
 } from "../ground/diagnostics.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 
-/** How many calls had which result since the limiter was created. */
+/** The number of calls by result, since the limiter was created. */
 export interface LimiterStats {
   /** Calls that got their permits: at once, after a wait, or as a reservation. */
   readonly granted: number;

@@ -21,7 +21,7 @@ export const ON_FULL = ["reject", "drop-oldest", "wait"] as const;
  *
  * - `"reject"` (default): it rejects with a QueueFullError.
  * - `"drop-oldest"`: the callers that have waited longest are dropped until there is room. Their
- *   `acquire` rejects with a QueueFullError whose `facts.dropped` is `true`; their `tryAcquire`
+ *   `acquire` rejects with a QueueFullError with `facts.dropped: true`; their `tryAcquire`
  *   returns false. Reservations are not dropped, because their holders rely on them. If dropping
  *   would not make enough room, the new caller is rejected and no other is dropped.
  * - `"wait"`: it waits like the others. Only `tryAcquire` with a time-out and `reserve`, which must

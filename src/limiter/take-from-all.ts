@@ -46,8 +46,8 @@ export interface TakenFromAll {
   /** Whether all limiters that are not optional let the request pass; if not, nothing was taken. */
   readonly allowed: boolean;
   /**
-   * In the order of the requests; undefined for a limiter whose store is unavailable, if it is
-   * optional or a limiter in this process has refused.
+   * In the order of the requests; undefined for a limiter with an unavailable store, if it
+   * is optional or a limiter in this process has refused.
    */
   readonly results: readonly (TakeResult | undefined)[];
   /** Gives back all that was taken, as if it had not been taken. A failure costs permits only. */

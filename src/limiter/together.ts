@@ -2,7 +2,7 @@
  * Takes from several limiters, or from none: a refused request changes nothing.
  *
  * Limiters that can be asked in one atomic step form a group: all that are in this process, and all
- * whose states are on the same server (on Cluster: in the same slot). The order is:
+ * with their state on the same server (on Cluster: in the same slot). The order is:
  *
  * 1. Look at the local group. If it refuses, nothing is taken anywhere; the other groups are only
  *   looked at, so that the reported wait is the longest.
@@ -36,7 +36,7 @@ export interface Together {
   readonly looks: readonly (Look | undefined)[];
 }
 
-/** Thrown by steps whose members are not in one slot after all. Nothing has changed then. */
+/** Thrown if the members of a step turn out to be in several slots. Nothing has changed then. */
 export class ScatteredError extends LimiterError {
   static readonly code = "SCATTERED";
 

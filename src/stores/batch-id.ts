@@ -42,8 +42,8 @@ interface CounterRecord {
  * one counts as already run.
  *
  * The numbers are consecutive where nothing is lost, so that a state can show that it went back in time:
- * a failover to a replica that lags, or a restored backup. It then remembers an earlier batch than one
- * whose reply has arrived.
+ * after a failover to a replica that lags, or from a restored backup, it remembers an earlier batch than the
+ * last one that was answered.
  */
 export class BatchCounter {
   #caller: CounterRecord;

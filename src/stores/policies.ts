@@ -30,7 +30,7 @@ export function listPolicies(policies: unknown): PolicyList {
       throw new TypeError(`a policy cannot be named "${name}": that is an option of tryAcquire`);
     }
     if (!isPolicy(policy))
-      failCheck(`policies.${name}`, "a policy, as smoothBursty() makes one", policy);
+      failCheck(`policies.${name}`, "a policy, such as smoothBursty() returns", policy);
     return policy;
   });
   return { names: entries.map(([name]) => name), list };

@@ -10,7 +10,7 @@ interface Alarm {
 const { setImmediate, setTimeout, MessageChannel } = globalThis;
 
 /**
- * A clock whose time changes only when `advance` is called. Pass it to a limiter as `clock`, and a test can
+ * A clock that stands still until `advance` is called. Pass it to a limiter as `clock`, and a test can
  * cover a day without waiting.
  *
  * @example

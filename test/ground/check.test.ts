@@ -318,7 +318,7 @@ for (const [where, make] of Object.entries(scenes)) {
     await refused(
       { requests: 5 },
       TypeError,
-      /^policies.requests must be a policy, as smoothBursty/,
+      /^policies.requests must be a policy, such as smoothBursty/,
     );
     for (const strange of [
       { bytes: policy },
@@ -487,7 +487,7 @@ creation("policies", async () => {
     await refusesToCreate(
       make,
       TypeError,
-      /^policies.tokens must be a policy, as smoothBursty\(\) makes one, got/,
+      /^policies.tokens must be a policy, such as smoothBursty\(\) returns, got/,
     );
   }
 });

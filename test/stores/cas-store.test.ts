@@ -398,7 +398,7 @@ wrong("a backend is checked at creation as far as possible", () => {
   for (const store of [undefined, null, {}, GOOD]) {
     assert.throws(
       () => StoreLimiter.create(store as never, "api", window(1)),
-      /store must be made by/,
+      /store must be made by casStore, postgresStore or memoryStore/,
     );
   }
   const bare = { run: casStore(GOOD).run };

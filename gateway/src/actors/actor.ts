@@ -27,7 +27,7 @@ export type Actors = Readonly<Record<string, Actor>>;
  */
 export function fromHeader(name: string): Actor {
   const lower = checkText("name", name).toLowerCase();
-  if (lower === "") throw new TypeError('name must be that of a header field, got ""');
+  if (lower === "") throw new TypeError('name must be the name of a header field, got ""');
   return ownActor((request) => request.header(lower));
 }
 
@@ -43,7 +43,7 @@ export function fromHeader(name: string): Actor {
  */
 export function fromCookie(name: string): Actor {
   const start = `${checkText("name", name)}=`;
-  if (start === "=") throw new TypeError('name must be that of a cookie, got ""');
+  if (start === "=") throw new TypeError('name must be the name of a cookie, got ""');
   return ownActor((request) => {
     const all = request.header("cookie")?.split(";") ?? [];
     const found = all.map((each) => each.trim()).find((each) => each.startsWith(start));

@@ -45,7 +45,7 @@ export type AddressActor = (request: GatewayRequest) => string | undefined;
 
 const wholeAddresses = new WeakMap<object, (request: GatewayRequest) => Address | undefined>();
 
-/** Returns the full address of a request whose actor counts it by its network. */
+/** Returns the full address of a request that its actor counts by network. */
 export function addressOf(
   actor: object,
 ): ((request: GatewayRequest) => Address | undefined) | undefined {

@@ -1,8 +1,8 @@
 /**
  * Wraps an actor of the application for the filter, and other functions that are called for each
- * request. The wrapped actor always settles with a text or nothing. An actor that throws, rejects, takes too long or returns something else has failed: the
- * error is reported, and the request counts as one without a value. So a broken token does not
- * exempt a request from other rules.
+ * request. The wrapped actor always settles with a text or nothing. An actor that throws, rejects,
+ * takes too long or returns something else has failed: the error is reported, and the request counts
+ * as one without a value. So a broken token does not exempt a request from other rules.
  */
 import { type Clock, systemClock } from "smooth-limiter";
 import { show } from "../ground/check.ts";

@@ -18,8 +18,8 @@ export function keyOf(value: string, scope: "local" | "global"): string {
 }
 
 /**
- * Returns the text whose key is used: it differs for a value and for its replacement. The value
- * itself where possible: V8 hashes each newly created string again.
+ * Returns the text from which the key is derived: it differs for a value and for its replacement. It is
+ * the value itself where possible, because V8 hashes each newly created string again.
  *
  * @param isKnown whether the value is the request's own, and not a replacement for a missing one
  * @param isAlwaysMarked whether a value is marked even if it is not ambiguous

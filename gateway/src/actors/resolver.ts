@@ -3,7 +3,7 @@ import type { GatewayRequest } from "../request.ts";
 import type { AnyRule } from "../rules/rule.ts";
 import type { GuardedActor, Report } from "./guarded.ts";
 
-/** How a request is counted that has no value for the rule's actor. */
+/** How requests without a value for the rule's actor are counted. */
 export type WhenActorMissing = "device" | "shared" | "skip";
 
 /** A rule, and what is known of its actor. */

@@ -83,7 +83,8 @@ export function checkAnswer(answer: Answer): Answer {
   checkNumber("the status of an answer", status, answering);
   checkText("the body of an answer", body);
   for (const [name, value] of Object.entries(Object(headers))) {
-    if (!FIELD_NAME.test(name)) throw new TypeError(`an answer has the header ${show(name)}`);
+    if (!FIELD_NAME.test(name))
+      throw new TypeError(`an answer has a header with an invalid name: ${show(name)}`);
     if (typeof value === "string" && FIELD_VALUE.test(value)) continue;
     throw new TypeError(
       `header ${name} of an answer must be a string that can be sent, got ${show(value)}`,

@@ -87,7 +87,7 @@ export function fieldsOf(
   return dialects.flatMap((each) => DIALECTS[each](shown, retryMs));
 }
 
-/** A place in progress is no quota that a client could plan with: such a rule shows its refusals only. */
+/** A client cannot plan with the free places of a rule for connections, so only its refusals are reported. */
 function isShown({ rule, allowed }: PolicyOutcome): boolean {
   return rule.mode !== "shadow" && (rule.quotaUnit === undefined || !allowed);
 }

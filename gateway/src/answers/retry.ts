@@ -3,8 +3,7 @@ import type { Decision } from "smooth-limiter";
 /**
  * Returns when a refused request should be retried, ms: after its wait. If it may not wait, the
  * time after which there is room if no other request comes: a full bucket has room once the
- * request's cost has drained. `Infinity`: never, because the limit is 0 or
- * is never refilled.
+ * request's cost has drained. `Infinity`: never, because the limit is 0 or is never refilled.
  *
  * @param cost in permits
  */

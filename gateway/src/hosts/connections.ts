@@ -81,9 +81,9 @@ const PASSED: CheckResult = Object.freeze({
 
 /**
  * Creates a filter that limits how many requests of each actor are in progress at once, in this
- * process or, with `limiter`, in all. A request beyond the limit is refused; it does not wait. A place becomes free when the
- * request is over, its socket closes or its HTTP/2 stream closes, whichever comes first, whether or
- * not the response body was read; after `maxAgeMs` at the latest. If the server does not report the
+ * process or, with `limiter`, in all. A request beyond the limit is refused; it does not wait. A place
+ * becomes free when the request is over, its socket closes or its HTTP/2 stream closes, whichever comes
+ * first, whether or not the response body was read; after `maxAgeMs` at the latest. If the server does not report the
  * end of a request, the request is counted for `maxAgeMs`; without `maxAgeMs` it is not counted.
  *
  * @param limit how many, a whole number, 1 or more

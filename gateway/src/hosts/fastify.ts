@@ -16,8 +16,11 @@ export interface FastifyGatewayOptions extends HostOptions {
 export interface FastifyRequest {
   /** `originalUrl` is the URL before the option `rewriteUrl` has changed it. */
   readonly raw: NodeRequest & { readonly originalUrl?: string | undefined };
-  /** `config: { rateLimit: false }` leaves the route out of a limit for the whole application. */
-  readonly routeOptions?: { readonly config?: { readonly rateLimit?: unknown } | undefined };
+  /**
+   * `config: { rateLimit: false }` leaves the route out of a limit for the whole application. Any object,
+   * because the type of Fastify has no `rateLimit` unless the application declares it.
+   */
+  readonly routeOptions?: { readonly config?: object | undefined };
 }
 
 /** The members of a Fastify reply that the adapter uses. */
@@ -143,7 +146,8 @@ function limitOrPlug(
     (of as FastifyInstance).addHook(
       hook,
       asHook((request, reply, first, second) => {
-        if (request.routeOptions?.config?.rateLimit !== false) limit(request, reply, first, second);
+        const config: { readonly rateLimit?: unknown } = request.routeOptions?.config ?? {};
+        if (config.rateLimit !== false) limit(request, reply, first, second);
         else ((second ?? first) as Done)();
       }),
     );

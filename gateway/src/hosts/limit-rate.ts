@@ -35,13 +35,13 @@ export interface LimitRateOptions {
    */
   readonly afterBytes?: number | undefined;
   /**
-   * The actor whose responses share the rate, in this process. Requests without a value share one.
-   * Default: each response has the rate for itself, as in nginx.
+   * All responses of one value of this actor share the rate, in this process. Requests without a value
+   * share one. Default: each response has the rate for itself, as in nginx.
    */
   readonly actor?: Actor | undefined;
   /**
    * A limiter whose permits are bytes, in place of `bytesPerSecond`: one for all responses, or a
-   * function that returns that of an actor's value.
+   * function that returns the limiter for a value of the actor.
    */
   readonly limiter?: Limiter | ((actor: string) => Limiter) | undefined;
   /** The clock, for tests. Default: the system's clock. */

@@ -11,10 +11,10 @@ import {
   type RequestLimit,
 } from "./limit-options.ts";
 
-/** Lets a scaled cost be exceeded by rounding errors: a limit of 3 out of 100 is 3 and not 2. */
+/** Makes a scaled cost smaller than its rounding error: a limit of 3 out of 100 lets 3 pass and not 2. */
 const ROUNDING = 1 - 2 ** -30;
 
-/** Permits that any limiter can be asked for. */
+/** So few permits that every limiter can be asked for them. */
 const LEAST = 1e-6;
 
 export class RequestLimits {

@@ -22,7 +22,7 @@ const LONGEST_HEAD = 64 * 1024;
 
 /**
  * Wraps a listener of the events "upgrade" and "connect" of a Node server with a filter, also below
- * Express, Koa and others, whose middleware does not see these requests. A refused client gets its
+ * Express, Koa and others: their middleware does not see these requests. A refused client gets its
  * response on the socket, which is then closed. A granted upgrade counts for `limitConnections` as
  * long as its socket is open. The handler itself writes the handshake response, so that response
  * has no header fields of the filter.

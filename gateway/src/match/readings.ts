@@ -35,9 +35,9 @@ export type Parts = ReadonlySet<string>;
 const TRICK = /[^!-~]|[%\\;#]|\/\/|\.(?:\/|$)/;
 /** The same after decoding. */
 const HIDDEN = /[\\;#?]|[^ -~\xa0-\uffff]|\/\/|[. ](?:\/|$)/;
-/** In a query: characters with which it leaves the query if a server does not cut it off. */
+/** In a query: ".." as a segment, which changes the path on servers that do not cut the query off. */
 const CLIMBS = /(?:[/\\]|%2f|%5c)(?:\.|%2e)/i;
-/** In absolute form: the origin before the path, on whose end all servers agree. */
+/** In absolute form: the origin before the path. All servers agree on where it ends. */
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]*)?(?=\/)/i;
 const HOST = /^[a-z0-9._-]*(?::[0-9]*)?$/i;
 const ESCAPED_HOST = /^[/\\]+[^/\\?#]*%/;
@@ -186,7 +186,7 @@ function* segmentsOf(path: string): Generator<string> {
   let mark = -1;
   for (let at = 0; at <= path.length; at++) {
     const code = at < path.length ? path.charCodeAt(at) : SLASH;
-    // within parameters they end nothing for a server that removes parameters first
+    // a server that removes parameters first removes these characters with them
     const endsPath = mark < 0 && (code === QUESTION_MARK || code === NUMBER_SIGN);
     if (code === SEMICOLON && mark < 0) mark = at;
     if (code !== SLASH && code !== BACKSLASH && !endsPath) continue;

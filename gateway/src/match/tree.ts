@@ -14,7 +14,7 @@ interface Node<T> {
   /** Those that apply here only. */
   readonly exact: T[];
   readonly below: Map<string, Node<T>>;
-  /** Where any segment leads. */
+  /** The node for a segment that matches any text. */
   any: Node<T> | undefined;
 }
 
@@ -61,7 +61,7 @@ export class PathTree<T> {
    */
   match(target: string): readonly T[] {
     const { below, exact, items } = this.#root;
-    // without other paths the target need not be read
+    // if the only path is "/", the target need not be parsed
     if (below.size === 0 && exact.length === 0 && !this.#hasPatterns) return items;
     const plain = plainPath(target, this.#segments);
     const literal = plain === undefined ? this.#anyReading(target) : this.#along(segmentsOf(plain));

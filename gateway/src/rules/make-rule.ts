@@ -1,4 +1,4 @@
-/** Makes a rule of what a file says. */
+/** Makes a rule from the fields that were read. */
 import {
   type ConnectionRule,
   type Place,
@@ -19,7 +19,7 @@ export function ruleOf(entry: Entry, read: ReadRule, place: Place): Rule {
   return "bytesPerSecond" in read ? rateRule(entry, read, place) : requestRule(entry, read, place);
 }
 
-/** The fields that rules of all kinds have, but for the actor, which each kind types by itself. */
+/** The fields of all kinds of rules, except the actor: its type differs by kind. */
 function common(
   { url: urls, exact, except, host: hosts }: Entry,
   { name, methods, whenActorMissing, exempt = [] }: ReadRule,

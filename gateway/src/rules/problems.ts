@@ -1,4 +1,4 @@
-/** Finds what is wrong with a rule whose fields are each valid. */
+/** Finds fields of a rule that are valid each, but not together. */
 import { Limiter, PermitsExceedCapacityError } from "smooth-limiter";
 import { show } from "../ground/check.ts";
 import {
@@ -21,7 +21,7 @@ export function problemsOf(rule: Rule, algorithms: RuleAlgorithms): readonly str
   return [...wrongs, ...fieldProblems(rule)];
 }
 
-/** Without an actor no response has a value that could be named. */
+/** Returns the fields that have no meaning without an actor. */
 function rateProblems({ actor, overrides, exempt, whenActorMissing }: RateRule): string[] {
   if (actor !== undefined) return [];
   const given = {

@@ -67,7 +67,7 @@ export function readRules(
   }
   checkAlgorithms(algorithms);
   const names: Names = {
-    actors: [...BUILT_IN.actors, ...actors],
+    actors: [...new Set([...BUILT_IN.actors, ...actors])],
     actorKinds: [...new Set([...BUILT_IN.actorKinds, ...actorKinds])],
     algorithms: { ...BUILT_IN.algorithms, ...algorithms },
     costs,

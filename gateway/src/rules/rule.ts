@@ -46,7 +46,7 @@ export interface RuleNumbers {
   readonly buckets: number | undefined;
   /**
    * For a fixed window: whether windows are aligned to the clock or begin with a request. Undefined:
-   * on the grid.
+   * aligned to the clock.
    */
   readonly align: Align | undefined;
   /** For a fixed window of days or months: the zone in which they begin. Undefined: UTC. */
@@ -88,7 +88,7 @@ export interface AnyRule {
    * kind with its argument, "header:x-tenant". Undefined for a `RateRule` of each response.
    */
   readonly actor: string | undefined;
-  /** How a request is counted that has no value for the actor. Undefined: as the gateway says. */
+  /** How requests without a value for the actor are counted. Undefined: the gateway's `whenActorMissing`. */
   readonly whenActorMissing: "device" | "shared" | "skip" | undefined;
   readonly scope: "local" | "global";
   /** "shadow": counted and reported, never refused. */

@@ -61,6 +61,9 @@ export function path() {
   });
 }
 
+/** How a name of the application becomes known. */
+const OWN_NAMES = "or a name that you register (options.actors; check --actor; replay --field)";
+
 /** An actor by its name; or a kind of actor with an argument, `{ header: x-tenant }`. */
 export function actor({ actors, actorKinds }: Names) {
   const known = vocabulary(actors);
@@ -74,7 +77,8 @@ export function actor({ actors, actorKinds }: Names) {
         context.issues.push({ code: "custom", message, input: found });
         return z.NEVER;
       };
-      if (typeof found === "string") return known.find(found) ?? wrong(known.names.join(", "));
+      if (typeof found === "string")
+        return known.find(found) ?? wrong(`${known.names.join(", ")}, ${OWN_NAMES}`);
       const [[written = "", argument] = [], more] = Object.entries(found);
       const kind = kinds.find(written);
       if (kind === undefined || more !== undefined) return wrong(aMap);

@@ -1,10 +1,10 @@
 /** A limit without rules, in front of every server. */
-import { get } from "node:http";
+import { get, type IncomingMessage } from "node:http";
 import { fixedWindow, KeyedLimiter, Limiter, leakyBucket } from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
-import type { HostLimitOptions, LimitVerdict } from "../../src/index.ts";
+import { fastifyLimit, type HostLimitOptions, type LimitVerdict } from "../../src/index.ts";
 import { type Asked, ask1, EVERY } from "../support/http/ask.ts";
 import { until } from "../support/http/raw-clients.ts";
 import { HOSTS, type Running } from "../support/http/servers.ts";
@@ -283,3 +283,19 @@ for (const [name, host] of Object.entries(HOSTS)) {
 
   test.run();
 }
+
+const types = suite("the types of a limit");
+
+/** A request of Fastify without @fastify/rate-limit, which declares the field `rateLimit` of the config. */
+interface PlainFastifyRequest {
+  readonly raw: IncomingMessage;
+  readonly routeOptions: { readonly config: { readonly url: string } };
+  readonly ip: string;
+}
+
+types("a function of a limit on Fastify may name the type of the request", () => {
+  const limit = fastifyLimit(perMinute(1), { key: (request: PlainFastifyRequest) => request.ip });
+  assert.type(limit, "function");
+});
+
+types.run();

@@ -125,7 +125,7 @@ test("an answer of the application's that cannot be sent is the usual one, and r
     "the status of an answer must be a whole number from 200 to 599, got undefined": undefined,
     "the status of an answer must be a whole number from 200 to 599, got 1000": { status: 1000 },
     "the body of an answer must be a string, got an object": { body: { slow: "down" } },
-    'an answer has the header "X Y"': { headers: { "X Y": "z" } },
+    'an answer has a header with an invalid name: "X Y"': { headers: { "X Y": "z" } },
     'header X-A of an answer must be a string that can be sent, got "a\\nb"': {
       headers: { "X-A": "a\nb" },
     },

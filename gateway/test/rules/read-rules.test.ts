@@ -206,7 +206,7 @@ test("an error names file, line, column, what was found and what is allowed", ()
     ],
     [
       "url: /\nrules: [{ actor: tenant, unit: day, rpu: 1 }]",
-      'r.yaml:2:18: rules.0.actor: found "tenant", allowed: all, account, device',
+      'r.yaml:2:18: rules.0.actor: found "tenant", allowed: all, account, device, or a name that you register (options.actors; check --actor; replay --field)',
     ],
     [
       rule("}, { actor: ALL, unit: second, rpu: 6"),
@@ -216,6 +216,13 @@ test("an error names file, line, column, what was found and what is allowed", ()
     ["", "r.yaml:1:1: found nothing, allowed: a url with rules, a list, or []"],
   ];
   for (const [text, ...says] of rows) assert.equal(problems(text), says, text);
+});
+
+test("a built-in actor that the application registers too is listed once", () => {
+  const [message = ""] = problems("url: /\nrules: [{ actor: tenant, unit: day, rpu: 1 }]", {
+    actors: ["account"],
+  });
+  assert.match(message, /allowed: all, account, device, or/);
 });
 
 test("an override inherits what it does not set, the period included", () => {

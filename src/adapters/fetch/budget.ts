@@ -6,9 +6,9 @@
  * counts a request on arrival and has no other client; the use of other clients shows in the next
  * response.
  *
- * Responses overtake each other. A response whose request was sent after the last update was surely
- * written later, and replaces the known state. Any other response can only lower it. A response
- * whose request was sent in a window that has ended since is ignored.
+ * Responses overtake each other. A response to a request that was sent after the last update was surely
+ * written later, and replaces the known state. Any other response can only lower it. A response to
+ * a request that was sent in a window that has ended since is ignored.
  *
  * A quota that refills all at once is `limit` again when its window ends. That much may be sent
  * until a response reports better, so that a limiter that is much too fast does not overrun every

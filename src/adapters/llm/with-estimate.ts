@@ -30,8 +30,8 @@ export interface EstimateOptions extends ShareOptions {
 }
 
 /**
- * Runs a function when its permits are granted, then corrects them to what it used. For calls whose
- * size is an estimate until they are over, such as the tokens of a language model.
+ * Runs a function when its permits are granted, then corrects them to what it used. For calls that
+ * have only an estimated size until they are over, such as those to a language model.
  *
  * @param limiter in this process or on Redis
  * @param estimate the permits that the call probably needs, above 0; rather too many than too few,

@@ -60,7 +60,7 @@ export class CallLine extends ShareLine<FairCall> {
     call.resolve(call.tries ? this.#options.refusal : Promise.reject(full()));
   }
 
-  /** The next call goes: it is counted as waiting here no more. */
+  /** Removes the next call, which is sent to the store: it no longer counts as waiting here. */
   next(): FairCall {
     const call = this.shift() as FairCall;
     this.#forget(call);

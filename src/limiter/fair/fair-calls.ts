@@ -1,6 +1,6 @@
 /**
- * The calls for permits of a fair limiter on a store: in front of those that are first in, first out. They wait
- * in this process, in fair order, and are sent to the store a few at a time (`store-window.ts`).
+ * Calls for permits of a fair limiter on a store, in front of `RemoteCalls`. They wait in this process, in
+ * fair order, and are sent to the store a few at a time (`store-window.ts`).
  */
 
 import { atLeastZero } from "../../ground/check.ts";
@@ -88,7 +88,7 @@ export class FairCalls {
     return isGranted;
   }
 
-  /** Refuses a call as soon as it is clear that its time is not enough if no other caller comes. */
+  /** Refuses a call as soon as it is clear that it cannot be granted within its time-out. */
   async #refuseIfLate(call: FairCall): Promise<void> {
     const waitMs = await this.#outlook.waitOf(call).catch(() => undefined);
     if (waitMs === undefined || !this.#queue.line.isWaiting(call)) return;

@@ -4,13 +4,13 @@ import type { PolicyList } from "../../stores/policies.ts";
 import type { PolicyStatus } from "../limiter-api.ts";
 
 /**
- * How much longer a call waits because others go before it that the store does not know yet, microseconds. It
- * is exact where the state follows from the quotas, as for a pace or a bucket. A window whose start the quotas
- * do not show is assumed to start now.
+ * Returns how much longer a call waits because of calls that go before it but are not sent yet, microseconds.
+ * Exact where the quotas determine the state, as for a pace or a bucket. If the quotas do not show when a
+ * window started, it is assumed to start now.
  *
  * @param statuses the quotas of the store, in the order of the policies
- * @param ahead what those calls ask for, in order
- * @param seen the amount of which the wait is known, and to which the longer wait refers
+ * @param ahead the permits of those calls, in order
+ * @param seen the amount for which the store has reported a wait: the result is added to that wait
  */
 export function delayBehind(
   policies: PolicyList,

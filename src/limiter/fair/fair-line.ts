@@ -7,8 +7,8 @@ import type { ShareQueue } from "./share-queue.ts";
 import type { Turn } from "./turn.ts";
 
 /**
- * The waiters of a fair limiter. In the line itself, first in, first out, are changes and callers whose
- * instant must not move any more: reservations, and the waiters that were before them. All others wait in the
+ * The waiters of a fair limiter. The line itself, first in, first out, contains changes, and callers with
+ * an instant that must not move any more: reservations, and the waiters that were before them. All others wait in the
  * queues of their shares, where later callers may overtake them. They are replayed in the order of a forecast,
  * anew at each look.
  */

@@ -7,12 +7,12 @@ import type { FairRequest } from "./fair-call.ts";
 import { delayBehind } from "./fair-forecast.ts";
 import type { FairQueue } from "./fair-queue.ts";
 
-/** How long calls of a fair limiter on a store wait: by the answer of the store, and behind which calls here. */
+/** Computes how long calls of a fair limiter on a store wait: in the store, and behind calls in this process. */
 export class FairOutlook {
   readonly #behind: RemoteCalls;
   readonly #queue: FairQueue;
   readonly #names: readonly string[];
-  /** The request that asks for the wait of calls, while it is under way, and the amount that it names. */
+  /** The request for the wait of calls while it is in flight, and its amount. */
   #peeked: Promise<{ readonly decision: Decision; readonly amount: Amount }> | undefined;
 
   /** @param names those of the policies */

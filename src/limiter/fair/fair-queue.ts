@@ -17,7 +17,7 @@ import { CallLine } from "./call-line.ts";
 import type { FairCall, FairRequest } from "./fair-call.ts";
 import { StoreWindow } from "./store-window.ts";
 
-/** How long a round trip is believed, microseconds. */
+/** How long a measured round trip is used, microseconds. */
 const MEASURED_EVERY = 1_000_000;
 /** How many calls are tried beside the window at first, and at most. */
 const FEWEST_TRIES = 16;
@@ -96,7 +96,7 @@ export class FairQueue {
     return answer;
   }
 
-  /** A reply took so long, microseconds. A longer window needs a second look: the client may have connected. */
+  /** Records how long a reply took, microseconds. If it was slow, the client may have connected: measures again. */
   #noticed(roundTrip: number): void {
     if (!this.#window.isLonger(roundTrip)) this.#window.measured(roundTrip);
     else void this.#measureAgain();

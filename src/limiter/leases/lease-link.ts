@@ -50,7 +50,7 @@ export interface LeaseLinkOptions {
 
 /**
  * Sends lease requests to their store in batches, in order of arrival: the release of a lease never
- * overtakes the request for it. A release that has failed is retried until it is needless.
+ * overtakes the request for it. A failed release is retried as long as it is needed.
  */
 export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
   readonly #run: (requests: readonly LeaseRequest[]) => Promise<LeaseReply>;

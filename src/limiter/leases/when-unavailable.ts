@@ -28,7 +28,7 @@ export interface LeaseHost {
   releaseTickets(): void;
   /** Called for each answer that arrives in time. */
   replied(reply: LeaseReply): void;
-  /** Called when the store turns out to have a lease or ticket of a claim whose request has failed. */
+  /** Called when the store has a lease or ticket of a claim after its request has failed here. */
   answeredLate(id: string, answer: LeaseAnswer): void;
 }
 

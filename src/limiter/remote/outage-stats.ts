@@ -92,7 +92,7 @@ export class OutageStats {
     this.counts.unavailableMs += durationMs;
     this.#outage = undefined;
     if (!diagnostics.recovered.hasSubscribers) return;
-    // later than the callers that are granted without the store at this moment, so that they count
+    // after the callers that are granted without the store in this turn, so that they are counted
     queueMicrotask(() => {
       const { grantedInOutages, refused, failed } = this.counts;
       diagnostics.recovered.publish({

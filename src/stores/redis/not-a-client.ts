@@ -29,7 +29,7 @@ export function whyNoClient(client: unknown): string | undefined {
   return show(client);
 }
 
-/** The pipelines of ioredis, of node-redis and of @upstash/redis, whose client has `chain` too. */
+/** The pipelines of ioredis, node-redis and @upstash/redis. The client of @upstash/redis has `chain` too. */
 function isPipeline(client: unknown): boolean {
   if ((client as { isPipeline?: unknown }).isPipeline === true) return true;
   return has(client, "execAsPipeline") || (has(client, "chain") && !has(client, "createScript"));

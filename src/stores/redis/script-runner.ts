@@ -15,9 +15,9 @@ export interface Script {
 }
 
 /**
- * Runs a script. The promise resolves to a text or a list of texts, or rejects with an Error whose message
- * can be read: also if the client throws, returns no promise, replies with something else, or rejects with
- * something that is not an Error.
+ * Runs a script. The promise resolves to a text or a list of texts, or rejects with an Error that has a
+ * readable message: also if the client throws, returns no promise, replies with something else, or rejects
+ * with something that is not an Error.
  */
 export function callScript(
   runner: ScriptRunner,

@@ -98,7 +98,7 @@ function bears({ algorithm, numbers }: Policy, cost: number, flow: Flow): boolea
       return mostInGrid(flow, second, numbers[2] === undefined) <= first / cost;
     case "sliding-window":
     case "sliding-log":
-      // the requests fall within one window, whose end is excluded
+      // the requests fall within one window, its end excluded
       return flow.most(second - LATER) <= first / cost;
     default:
       return false;

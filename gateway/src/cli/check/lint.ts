@@ -103,7 +103,8 @@ function rateOf(rule: Rule): string {
   if (rule.quotaUnit === "content-bytes") return `${rule.bytesPerSecond} bytes a second`;
   const { rpu, unit, units } = rule;
   if (unit === "ever") return `${rpu} in all`;
-  return units === 1 ? `${rpu} a ${unit}` : `${rpu} in ${units} ${unit}s`;
+  if (units > 1) return `${rpu} in ${units} ${unit}s`;
+  return `${rpu} ${unit === "hour" ? "an" : "a"} ${unit}`;
 }
 
 /** Whether `outer` counts every request that `inner` counts, by the same actor or all together. */

@@ -51,7 +51,7 @@ type Add = (name: string, description: string, plan: Plan) => Command;
 export function addRateChanges(add: Add): void {
   add(
     "set-rate",
-    "sets another pace, for all code that declares the same numbers",
+    "sets the permits per second, for all code that declares the same numbers",
     async (redis, key, rate, { policy }) => {
       const stored = await requireRate(redis, key);
       const { declared, inForce } = stored;
@@ -95,14 +95,14 @@ export function addRateChanges(add: Add): void {
     };
   });
 
-  add("pause", "grants no call for a time", async (redis, key, ms) => {
+  add("pause", "grants no call for that time", async (redis, key, ms) => {
     const stored = await requireRate(redis, key);
     return {
       plan: `${key}: grants no call for ${duration(ms)}; calls that were promised an instant keep it`,
       facts: { ms },
       deed: () => withLimiter(redis, key, stored, (limiter) => limiter.pause(ms)),
     };
-  }).argument("<ms>", "how long", positive);
+  }).argument("<ms>", "how long, ms", positive);
 }
 
 /** Adds the commands for limits of how many run at once, and for limits that are kept in a key. */
@@ -115,7 +115,7 @@ export function addLimitChanges(add: Add): void {
 
   add(
     "set-limit",
-    "sets how many run at once, for all code that declares the same limit",
+    "sets the number of leases, for all code that declares the same limit",
     async (redis, key, limit, options) => {
       const { declared, was } = await whichLimit(redis, key, options);
       return {
@@ -130,7 +130,7 @@ export function addLimitChanges(add: Add): void {
 
   add(
     "reset-limit",
-    "puts the declared limit of how many run at once back in force",
+    "puts the declared number of leases back in force",
     async (redis, key, _, options) => {
       const { declared, was } = await whichLimit(redis, key, options);
       const isNeeded = was !== declared;

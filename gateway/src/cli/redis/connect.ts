@@ -12,7 +12,7 @@ export interface RedisOptions {
 /** A client of one server, or of a Cluster. */
 export type Server = Redis | Cluster;
 
-/** Runs a deed on a Redis server, or on the Cluster that it belongs to, and disconnects. */
+/** Connects to a Redis server, or to the Cluster that it belongs to, calls the function, and disconnects. */
 export async function withRedis<Result>(
   url: string | undefined,
   { env }: Io,
@@ -24,7 +24,7 @@ export async function withRedis<Result>(
     maxRetriesPerRequest: 0,
     retryStrategy: () => null,
   });
-  // why there is no connection: the calls only say that there is none
+  // the reason of a failed connection: the calls themselves report only that there is none
   let reason: unknown;
   const onError = (error: unknown) => {
     reason = error;

@@ -131,7 +131,7 @@ export async function requireRate(redis: Server, key: string): Promise<StoredLim
   const type = await redis.type(key);
   if (type === "zset") {
     throw new CliError(
-      `${key} limits how many run at once: it has no pace, and its leases lapse by themselves. See: redis set-limit`,
+      `${key} limits how many run at once: it has no rate, and its leases expire by themselves. See: redis set-limit`,
     );
   }
   if (type !== "none" && type !== "string") throw new CliError(`${key} holds no limiter: ${type}`);
@@ -140,8 +140,8 @@ export async function requireRate(redis: Server, key: string): Promise<StoredLim
   });
   if (stored !== undefined) return stored;
   throw new CliError(
-    `${key}: no limiter has stored anything here, so no code is known to declare it: a limiter ` +
-      "appears with its first call, and lapses when it is idle. See: redis ls",
+    `${key}: nothing is stored, so the declared numbers are unknown: a limiter is ` +
+      "stored with its first call, and expires when it is idle. See: redis ls",
   );
 }
 
@@ -152,7 +152,7 @@ export async function declaredLimits(redis: Server, key: string): Promise<Concur
   if (entry.kind === "concurrency") return entry;
   const why =
     entry.kind === "rate"
-      ? "it limits a pace. See: redis set-rate"
+      ? "it limits a rate. See: redis set-rate"
       : `it holds no limiter: ${entry.why}; for a limit that is kept in a key, see: redis set-limit-key`;
   throw new CliError(`${key} does not limit how many run at once: ${why}`);
 }
@@ -169,7 +169,7 @@ export async function requireLimitKey(redis: Server, key: string): Promise<numbe
   );
 }
 
-/** Runs a deed on the limiter of a key, under the numbers that its code declares. */
+/** Calls a function with the limiter of a key, under the numbers that its code declares. */
 export async function withLimiter<Result>(
   redis: Server,
   key: string,
@@ -192,7 +192,7 @@ export async function withLimiter<Result>(
   }
 }
 
-/** The same policies, of which one has another pace. The burst changes in proportion. */
+/** Returns the same policies, one of them with another rate. The burst changes in proportion. */
 export function atRate(policies: readonly Policy[], index: number, rate: number) {
   return Object.fromEntries(
     policies.map((policy, i) => {

@@ -14,29 +14,39 @@ export function addRedisCommands(program: Command, io: Io, exit: (code: number) 
     redis
       .command(name)
       .description(description)
-      .option("--url <url>", "of Redis; default $REDIS_URL, or redis://127.0.0.1:6379")
+      .option("--url <url>", "the URL of Redis; default $REDIS_URL, or redis://127.0.0.1:6379")
       .option("--json", "the result as JSON");
   const listing = (name: string, description: string) =>
     command(name, description)
-      .option("--prefix <text>", "of the keys: l: c: g: by default; may be repeated", listed, [])
+      .option(
+        "--prefix <text>",
+        "lists keys with this prefix; default l:, c: and g:; may be repeated",
+        listed,
+        [],
+      )
       .option(
         "--top <count>",
         "how many limiters at most, in the order of their keys",
         wholeNumber(0, 999_999),
         1000,
       );
-  const KEY = ["<key>", "as ls shows it, such as l:github"] as const;
+  const KEY = ["<key>", "as ls prints it, such as l:github"] as const;
 
-  listing("ls", "lists the limiters, and how each stands").action(async (options: ListOptions) => {
+  listing("ls", "lists the limiters and their state").action(async (options: ListOptions) => {
     exit(await withRedis(options.url, io, (redis) => list(redis, options, io)));
   });
-  listing("watch", "lists them again and again")
-    .option("--every <ms>", "the pause between two looks", positive, 1000)
-    .option("--count <times>", "how often; 0: until it is ended", wholeNumber(0, 999_999), 0)
+  listing("watch", "prints the list repeatedly")
+    .option("--every <ms>", "ms between two lists", positive, 1000)
+    .option(
+      "--count <times>",
+      "how many lists; 0: until the command is stopped",
+      wholeNumber(0, 999_999),
+      0,
+    )
     .action(async (options: WatchOptions) => {
       exit(await watch(options, io));
     });
-  command("show", "shows one limiter: its numbers, who holds leases")
+  command("show", "shows one limiter: its numbers, and the holders of its leases")
     .argument(...KEY)
     .action(async (key: string, options: RedisOptions) => {
       exit(await withRedis(options.url, io, (redis) => show(redis, key, options, io)));
@@ -45,7 +55,7 @@ export function addRedisCommands(program: Command, io: Io, exit: (code: number) 
   const change = (name: string, description: string, plan: Plan) => {
     const added = command(name, description)
       .argument(...KEY)
-      .option("--dry-run", "says what it would do, and does not do it");
+      .option("--dry-run", "prints the change without making it");
     return added.action(async (key: string, value: number) => {
       const options = added.opts<ChangeOptions>();
       const code = await withRedis(options.url, io, async (redis) =>

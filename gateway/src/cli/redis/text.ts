@@ -50,7 +50,7 @@ function rowsOf(entry: Entry, colors: Colors): string[][] {
 export function describe(entry: Entry, nowMs: number): string {
   const lines = [printable(entry.key)];
   if (entry.kind === "foreign") {
-    lines.push(`  no limiter has written this value: ${printable(entry.why)}`);
+    lines.push(`  not the state of a limiter: ${printable(entry.why)}`);
   } else if (entry.kind === "concurrency") {
     lines.push(`  limits how many run at once: ${limitOf(entry)}`);
     for (const { declared, inForce } of entry.limits) {
@@ -62,7 +62,7 @@ export function describe(entry: Entry, nowMs: number): string {
     ] as const) {
       for (const { process, lapsesMs } of leases) {
         const left = duration(Math.max(0, Math.round(lapsesMs - nowMs)));
-        lines.push(`  ${what} by process ${printable(process)}, lapses in ${left} unless renewed`);
+        lines.push(`  ${what} by process ${printable(process)}, expires in ${left} unless renewed`);
       }
     }
   } else {

@@ -12,7 +12,7 @@ export interface ListOptions extends RedisOptions {
 }
 
 export interface WatchOptions extends ListOptions {
-  /** ms between two looks. */
+  /** ms between two lists. */
   readonly every: number;
   /** How often the list is printed; 0: until the command is stopped. */
   readonly count: number;
@@ -34,7 +34,7 @@ export async function show(
   io: Io,
 ): Promise<number> {
   const entry = await readEntry(redis, key);
-  const nothing = `${printable(key)}: nothing is stored`;
+  const nothing = `${printable(key)}: nothing is stored; "redis ls" lists the keys`;
   const text = isJson ? json(entry ?? null) : `${entry ? describe(entry, Date.now()) : nothing}\n`;
   io.stdout.write(text);
   return entry === undefined ? 1 : 0;

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
-import { duration, number, rounded, share } from "../words.ts";
+import { duration, number, rounded, share, some } from "../words.ts";
 import { PAGE_SCRIPT, PAGE_STYLE } from "./page.ts";
 import type { Replayed, RuleReport } from "./report.ts";
 import type { Points } from "./time-series.ts";
@@ -163,7 +163,7 @@ function footnotes({ lines, unread, late, report }: Replayed): string {
       ? [`${number(report.withoutRule)} requests matched no rule and passed.`]
       : []),
     ...(unread > 0 ? [`${number(unread)} of ${number(lines)} lines were not requests.`] : []),
-    ...(late > 0 ? [`${number(late)} lines came too late to be sorted.`] : []),
+    ...(late > 0 ? [`${some(late, "line")} out of order by more than --hold: played late.`] : []),
     ...(report.rules.some(({ actors }) => actors.some(({ isFallback }) => isFallback))
       ? [`${FALLBACK}: these requests had no such actor, so their device counted instead.`]
       : []),

@@ -12,7 +12,7 @@ import type { LogEntry } from "./log-entry.ts";
  * instant, and any limit of a few per second would refuse most of them.
  */
 export class InOrder {
-  /** How many lines came too late to be sorted. */
+  /** How many lines were further out of order than `holdMs`. */
   late = 0;
   readonly #holdMs: number;
   readonly #spreads: boolean;

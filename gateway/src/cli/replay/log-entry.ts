@@ -187,13 +187,20 @@ function readJson(line: string, fields: Fields, trustedProxies: number): LogEntr
   const atMs = readTime(time);
   // a time beyond a `Date` would break the replay's clock
   if (!(Math.abs(atMs) <= LATEST_MS)) {
-    return { column: 1, message: `found no time in ${fields.time.join(", ")}` };
+    return {
+      column: 1,
+      message: `found no time in ${fields.time.join(", ")}; --field time=… names another field`,
+    };
   }
   const request = textOf(pick(data, ["request"]));
   const [, requestMethod, requestUrl] =
     /^(\S+) (.*?)(?: HTTP\/[0-9.]+)?$/s.exec(request ?? "") ?? [];
   const url = textOf(pick(data, fields.url)) ?? requestUrl;
-  if (url === undefined) return { column: 1, message: `found no URL in ${fields.url.join(", ")}` };
+  if (url === undefined)
+    return {
+      column: 1,
+      message: `found no URL in ${fields.url.join(", ")}; --field url=… names another field`,
+    };
   const method = textOf(pick(data, fields.method)) ?? requestMethod ?? "GET";
   const client = clientOf(textOf(pick(data, fields.address)) ?? "", "-", trustedProxies);
   if ("message" in client) return { column: 1, message: client.message };

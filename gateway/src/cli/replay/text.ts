@@ -26,7 +26,7 @@ function summary(
   const notes = [
     ...(withoutRule > 0 ? [`${part(withoutRule)} matched no rule`] : []),
     ...(unread > 0 ? [`${number(unread)} of ${number(lines)} lines were not requests`] : []),
-    ...(late > 0 ? [`${number(late)} lines came too late to be sorted`] : []),
+    ...(late > 0 ? [`${some(late, "line")} out of order by more than --hold: played late`] : []),
   ];
   return [
     colors.bold(`${printable(log)} by ${printable(rulesFrom)}`),

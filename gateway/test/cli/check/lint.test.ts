@@ -286,6 +286,8 @@ test("lists, patterns, trials and months", () => {
 - { url: [/b, /c], rules: [{ actor: all, unit: day, rpu: 100, name: b }] }`),
     ["double-burst"],
   );
+  const hourly = readRules("{ url: /, rules: [{ actor: all, unit: hour, rpu: 9, algo: W }] }");
+  assert.match(lint(hourly, true)[0]?.message ?? "", /it says 9 an hour:/);
   assert.equal(
     codes(`url: /
 rules:

@@ -97,7 +97,7 @@ test("show says who holds leases and who waits", async () => {
   await reports.setLimit(1);
   while ((await readJson("show", "c:reports")).waiting.length === 0);
   const { out } = await run("show", "c:reports");
-  assert.match(out, /held by process [\w-]+, lapses in [\d.]+ s unless renewed/);
+  assert.match(out, /held by process [\w-]+, expires in [\d.]+ s unless renewed/);
   assert.match(out, /waited for by process/);
   await lease.release();
   await (await waiting).release();
@@ -142,7 +142,7 @@ test("a command that puts back what was never set says so, and reports no change
 
 test("show of nothing has exit code 1", async () => {
   const { code, out } = await run("show", "l:none");
-  assert.equal([code, out], [1, "l:none: nothing is stored\n"]);
+  assert.equal([code, out], [1, 'l:none: nothing is stored; "redis ls" lists the keys\n']);
   assert.equal((await run("show", "l:none", "--json")).out, "null\n");
 });
 
@@ -235,9 +235,9 @@ test("what cannot be changed is an error that says why, with code 2", async () =
   const reports = RedisConcurrencyLimiter.create(redis, "reports", 1);
   const lease = await reports.acquire();
   for (const [key, why] of [
-    ["l:never-used", "no code is known to declare it"],
+    ["l:never-used", "the declared numbers are unknown"],
     ["l:other", "10 bytes that no limiter has written"],
-    ["c:reports", "it has no pace, and its leases lapse by themselves. See: redis set-limit"],
+    ["c:reports", "it has no rate, and its leases expire by themselves. See: redis set-limit"],
   ] as const) {
     const { code, err } = await run("set-rate", key, "5");
     assert.is(code, 2);
@@ -297,7 +297,7 @@ test("set-limit of an idle limiter needs the declared limit, and other keys are 
   for (const [key, why] of [
     [
       "l:github",
-      /l:github does not limit how many run at once: it limits a pace\. See: redis set-rate/,
+      /l:github does not limit how many run at once: it limits a rate\. See: redis set-rate/,
     ],
     ["limits:api", /holds no limiter: 1 bytes? .*, see: redis set-limit-key/s],
   ] as const) {

@@ -199,6 +199,12 @@ test("lines out of order are put in order, up to --hold", async () => {
   const late = await replayed(slow, pieces, "--hold", "0");
   assert.is(late.late, 1);
   assert.is(late.report.requests, 5);
+  await inFolder({ "rules.yaml": slow }, async (path) => {
+    const { out } = await cli(["replay", path("rules.yaml"), "-", "--hold", "0"], {
+      stdin: pieces,
+    });
+    assert.match(out, /1 line out of order by more than --hold: played late/);
+  });
 });
 
 test("gzip, blank lines and line ends of Windows", async () => {
