@@ -31,7 +31,7 @@ const CALLER_LENGTH = 8;
 const CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
 /** An id, and the highest number that any counter of it has given. */
-interface CounterRecord {
+export interface CallerRecord {
   readonly id: string;
   highest: number;
 }
@@ -46,25 +46,20 @@ interface CounterRecord {
  * last one that was answered.
  */
 export class BatchCounter {
-  #caller: CounterRecord;
+  #caller: CallerRecord;
   #number: number;
   /** The last batch that has changed the state, as far as replies have arrived. */
   #confirmed = 0;
 
-  /** @param caller the id, and how many batches were numbered before; absent: a new id */
-  constructor(caller: CounterRecord = { id: randomId(), highest: 0 }) {
+  /** @param caller the id, and how many batches were numbered before */
+  constructor(caller = newCaller()) {
     this.#caller = caller;
     this.#number = caller.highest;
   }
 
-  /** Returns a counter for another key: under the same id, and with numbers above all given so far. */
-  forKey(): BatchCounter {
-    return new BatchCounter(this.#caller);
-  }
-
   next(): BatchId {
     if (this.#number === LAST_NUMBER) {
-      this.#caller = { id: randomId(), highest: 0 };
+      this.#caller = newCaller();
       this.#number = 0;
       this.#confirmed = 0;
     }
@@ -88,6 +83,66 @@ export class BatchCounter {
     if (!hasChanged && number === this.#number) this.#number -= 1;
     return lost;
   }
+
+  /** Forgets which batches have changed the state. */
+  forget(): void {
+    this.#confirmed = 0;
+  }
+}
+
+/**
+ * The counters for one key. Calls of different scripts may overtake each other, so each call in flight has a
+ * counter of its own; batches that the client keeps in order can share one.
+ */
+export class BatchCounters {
+  readonly #onRollback: (lost: number) => void;
+  readonly #callers: CallerRecord[];
+  readonly #all: BatchCounter[] = [];
+  /** Those that no call uses now. */
+  readonly #idle: BatchCounter[] = [];
+  /** The counter of the latest change. */
+  #latest: BatchCounter | undefined;
+
+  /**
+   * @param onRollback called once when the state turns out to have gone back in time
+   * @param callers the callers of this process, if the counters for other keys use the same ones
+   */
+  constructor(onRollback: (lost: number) => void, callers: CallerRecord[] = []) {
+    this.#onRollback = onRollback;
+    this.#callers = callers;
+  }
+
+  /** Returns a counter that no other call uses until it is released. */
+  take(): BatchCounter {
+    const idle = this.#idle.pop();
+    if (idle !== undefined) return idle;
+    const made = this.#all.length;
+    const caller = this.#callers[made] ?? newCaller();
+    this.#callers[made] = caller;
+    const counter = new BatchCounter(caller);
+    this.#all.push(counter);
+    return counter;
+  }
+
+  /** Processes the reply to a batch, as `replied` of its counter. */
+  replied(counter: BatchCounter, batchId: BatchId, hasChanged: boolean, remembered?: number): void {
+    if (hasChanged) this.#latest = counter;
+    const lost = counter.replied(batchId, hasChanged, remembered);
+    if (lost === 0) return;
+    // changes of the other counters are missing for the same reason
+    for (const other of this.#all) if (other !== counter) other.forget();
+    this.#onRollback(lost);
+  }
+
+  release(counter: BatchCounter): void {
+    // a state that went back in time lacks the latest changes first: their counter is used next
+    if (counter === this.#latest) this.#idle.push(counter);
+    else this.#idle.unshift(counter);
+  }
+}
+
+function newCaller(): CallerRecord {
+  return { id: randomId(), highest: 0 };
 }
 
 function randomId(): string {

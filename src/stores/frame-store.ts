@@ -21,6 +21,8 @@ export interface FramePlace extends StateLocation {
   readonly limitKeys: readonly string[];
 }
 
+type FramePart = Omit<CombinedPart, "counters">;
+
 interface Kept extends Saved {
   /** By the store's clock, microseconds. */
   readonly expiresAt: number;
@@ -72,14 +74,19 @@ export class FrameStore {
     return reply;
   }
 
-  /** Like `runTogether` of a store, but synchronous: takes permits only if all limiters grant them. */
+  /**
+   * Like `runTogether` of a store, but synchronous: takes permits only if all limiters grant them.
+   *
+   * @param batchIds one for each part, the same for parts with the same key; absent: the combination is run
+   *   each time
+   */
   combination(
     verb: "take" | "peek",
-    parts: readonly CombinedPart[],
-    batchId?: BatchId,
+    parts: readonly FramePart[],
+    batchIds: readonly BatchId[] = [],
   ): CombinedReply {
     let opened = this.#openAll(parts);
-    if (opened.some(({ frame }) => frame.hasRun(batchId))) throw new LostReplyError();
+    if (opened.some(({ frame }, i) => frame.hasRun(batchIds[i]))) throw new LostReplyError();
     const asked = parts.map((part, i) => frameOf(opened, i).ask(part));
     const lets = (i: number) => asked[i]?.fate === "passes" || parts[i]?.isOptional === true;
     let passes = parts.every((_, i) => lets(i));
@@ -96,7 +103,9 @@ export class FrameStore {
         if (found.fate === "passes") receipts[i] = frame.takeAsked(part, found);
       }
       if (passes) {
-        for (const one of opened) this.#save(one, batchId);
+        opened.forEach((one, i) => {
+          this.#save(one, batchIds[i]);
+        });
       } else {
         opened = this.#openAll(parts);
         receipts.length = 0;
@@ -108,13 +117,13 @@ export class FrameStore {
         const frame = frameOf(opened, i);
         const quotas = frame.quotas(open);
         const answer: Answer = { ...AT_ONCE, wait, slowest, quotas, receipts: receipts[i] ?? [] };
-        return { ...frame.head, fate, answer };
+        return { ...frame.head(batchIds[i]), fate, answer };
       }),
     };
   }
 
   /** Opens one frame for each key, also if the key occurs several times. */
-  #openAll(parts: readonly CombinedPart[]): readonly Opened[] {
+  #openAll(parts: readonly FramePart[]): readonly Opened[] {
     const frames = new Map<string, Frame>();
     const time = this.#now();
     return parts.map(({ place, declared, now }) => {

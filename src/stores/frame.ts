@@ -196,16 +196,15 @@ export class Frame {
   run(requests: readonly StoreRequest[], batchId?: BatchId): StoreReply {
     if (this.hasRun(batchId)) throw new LostReplyError();
     const answers = requests.flatMap((request) => this.#answer(request));
-    const remembered = this.#lastOf(batchId);
-    const isNext =
-      batchId === undefined || remembered === undefined || remembered === batchId.number - 1;
-    return isNext ? { ...this.head, answers } : { ...this.head, answers, remembered };
+    return { ...this.head(batchId), answers };
   }
 
-  /** The first fields of every reply. */
-  get head(): Pick<StoreReply, "inForce" | "notes"> {
-    const notes = this.#notes;
-    return notes.length === 0 ? { inForce: this.#inForce } : { inForce: this.#inForce, notes };
+  /** Returns the first fields of the reply to this batch. */
+  head(batchId: BatchId | undefined): Omit<StoreReply, "answers"> {
+    const notes = this.#notes.length === 0 ? {} : { notes: this.#notes };
+    const remembered = this.#lastOf(batchId);
+    const isNext = remembered === undefined || remembered + 1 === batchId?.number;
+    return { inForce: this.#inForce, ...notes, ...(isNext ? {} : { remembered }) };
   }
 
   #answer(request: StoreRequest): Answer[] {
@@ -310,7 +309,7 @@ export class Frame {
   // -- combinations --
 
   /** Returns when the part can be granted, and whether that is within `longest`. Changes nothing. */
-  ask({ amount, longest, late }: CombinedPart): Asked {
+  ask({ amount, longest, late }: Pick<CombinedPart, "amount" | "longest" | "late">): Asked {
     const states = this.#states;
     const permits = states.amounts(amount);
     const from = this.#from(late);
@@ -325,7 +324,7 @@ export class Frame {
   }
 
   /** @returns the receipts */
-  takeAsked({ amount }: CombinedPart, { at }: Asked): readonly number[] {
+  takeAsked({ amount }: Pick<CombinedPart, "amount">, { at }: Asked): readonly number[] {
     return this.#take(at, this.#states.amounts(amount));
   }
 

@@ -4,7 +4,7 @@
  */
 import type { Quota } from "../algorithms/algorithm.ts";
 import type { Amount } from "../ground/permits.ts";
-import type { BatchId } from "./batch-id.ts";
+import type { BatchCounters, BatchId } from "./batch-id.ts";
 import type { Breaker } from "./breaker.ts";
 import type { ProcessCounter } from "./process-counter.ts";
 
@@ -71,6 +71,8 @@ export interface CombinedPart {
   /** The longest wait that is accepted, microseconds. */
   readonly longest: number;
   readonly late: number;
+  /** Number the combinations that this part belongs to, and process the replies. */
+  readonly counters: BatchCounters;
   /** Whether the other limiters are used as if this one were absent when it rejects. */
   readonly isOptional: boolean;
 }
@@ -85,6 +87,8 @@ export interface CombinedReply {
     readonly fate: Fate;
     /** The state of this limiter, after the take if there was one. Receipts as for `reserve`. */
     readonly answer: Answer;
+    /** As in `StoreReply`. */
+    readonly remembered?: number;
   }[];
 }
 

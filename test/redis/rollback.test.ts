@@ -4,7 +4,7 @@
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import { type RedisServer, startRedis } from "../../scripts/redis/server.ts";
-import { diagnostics, type RolledBackMessage, slidingWindow } from "../../src/index.ts";
+import { allOf, diagnostics, type RolledBackMessage, slidingWindow } from "../../src/index.ts";
 import { RedisLimiter, RedisRateLimiter } from "../../src/redis/index.ts";
 import { suite } from "../support/suite.ts";
 
@@ -112,6 +112,109 @@ test("the states of different keys are distinguished", async () => {
   await Promise.all([one.acquire(), two.acquire()]);
   assert.is(limiter.stats.rollbacks, 1);
   assert.equal(messages, [{ limiter: "api[one", lost: 4 }]);
+});
+
+function two(client = redis): readonly [RedisRateLimiter, RedisLimiter] {
+  const window = slidingWindow({ limit: 1e6, windowMs: 60_000 });
+  return [
+    RedisRateLimiter.create(client, "api", 1e6),
+    RedisLimiter.create(client, "other", window),
+  ];
+}
+
+test("combined calls: an older copy is detected once, for the limiter that it belongs to", async () => {
+  const [api, other] = two();
+  const both = allOf(api, other);
+  await both.acquire();
+  const copy = await copyOf(KEY);
+  for (let i = 0; i < 3; i++) await both.acquire();
+  assert.equal([api.stats.rollbacks, other.stats.rollbacks], [0, 0]);
+  await restore(KEY, copy);
+  for (let i = 0; i < 3; i++) await both.acquire();
+  assert.equal([api.stats.rollbacks, other.stats.rollbacks], [1, 0]);
+  assert.equal(messages, [{ limiter: "api", lost: 3 }]);
+});
+
+test("a combined peek detects a copy that lacks only the last combined call", async () => {
+  const [api, other] = two();
+  const both = allOf(api, other);
+  await both.acquire();
+  const copy = await copyOf(KEY);
+  await both.acquire();
+  await restore(KEY, copy);
+  await both.peek();
+  await both.peek();
+  assert.equal(messages, [{ limiter: "api", lost: 1 }]);
+});
+
+const single = (limiter: RedisRateLimiter) => limiter.acquire();
+for (const [lostCall, nextCall] of [
+  ["combined", "single"],
+  ["single", "combined"],
+]) {
+  test(`a ${nextCall} call detects that a ${lostCall} call is missing; no later call reports it again`, async () => {
+    const [api, other] = two();
+    const both = allOf(api, other);
+    const call = (kind = "") => (kind === "single" ? single(api) : both.acquire());
+    await Promise.all([single(api), both.acquire(), both.acquire()]);
+    await Promise.all([both.acquire(), single(api)]);
+    const copy = await copyOf(KEY);
+    await call(lostCall);
+    await restore(KEY, copy);
+    await call(nextCall);
+    assert.equal(messages, [{ limiter: "api", lost: 1 }]);
+    for (let i = 0; i < 3; i++) await Promise.all([single(api), both.acquire(), single(api)]);
+    assert.is(messages.length, 1);
+  });
+}
+
+test("calls of both kinds at once that are all missing are reported once", async () => {
+  const [api, other] = two();
+  const both = allOf(api, other);
+  const crowd = () => Promise.all([single(api), both.acquire(), both.peek(), single(api)]);
+  await crowd();
+  const copy = await copyOf(KEY);
+  for (let i = 0; i < 5; i++) await crowd();
+  await restore(KEY, copy);
+  for (let i = 0; i < 5; i++) await crowd();
+  assert.is(api.stats.rollbacks, 1);
+  assert.is(other.stats.rollbacks, 0);
+});
+
+test("a mix of combined and single calls of several processes does not look like a rollback", async () => {
+  const processes = [two(), two(new Proxy(redis, {}))];
+  const window = slidingWindow({ limit: 5, windowMs: 1000 });
+  const calls = processes.flatMap(([api, other], i) => {
+    const tight = RedisLimiter.create(i === 0 ? redis : new Proxy(redis, {}), "tight", window);
+    const [all, twice] = [allOf(api, other, tight), allOf(api, api)];
+    return [
+      () => all.tryAcquire(),
+      () => twice.acquire(),
+      () => all.peek(),
+      () => api.tryAcquire(),
+      () => tight.for("one").tryAcquire(),
+      () => allOf(api, tight.for("one")).tryAcquire(),
+      () => other.peek(),
+    ];
+  });
+  for (let i = 0; i < 300; i++) {
+    const some = calls.filter(() => Math.random() < 0.3);
+    await Promise.all(some.map((call) => call()));
+    if (i % 50 === 0) await redis.del(KEY);
+  }
+  const found = processes.flat().map(({ stats }) => stats.rollbacks);
+  assert.equal([found, messages], [[0, 0, 0, 0], []]);
+});
+
+test("a process has one entry in a state to which it makes calls of both kinds in turn", async () => {
+  const [api, other] = two();
+  const both = allOf(api, other);
+  for (let i = 0; i < 3; i++) {
+    await single(api);
+    await both.acquire();
+  }
+  const state = (await redis.getBuffer(KEY)) as Buffer;
+  assert.is(state.readUInt8(10), 1);
 });
 
 test.run();

@@ -1,5 +1,5 @@
 import * as assert from "uvu/assert";
-import { BatchCounter } from "../../src/stores/batch-id.ts";
+import { BatchCounter, BatchCounters, type CallerRecord } from "../../src/stores/batch-id.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("batch counter");
@@ -53,15 +53,45 @@ test("a gap that a lost request leaves, or a state without this caller, is no ro
   assert.is(counter.replied(counter.next(), true, undefined), 0);
 });
 
-test("the counters of several keys have one id, and a new one starts above all numbers", () => {
-  const counter = new BatchCounter();
-  const [one, other] = [counter.forKey(), counter.forKey()];
-  const numbers = [one.next(), one.next(), other.next(), counter.forKey().next()];
+test("the counters of several keys have the same ids, and a new one starts above all numbers", () => {
+  const callers: CallerRecord[] = [];
+  const forKey = () => new BatchCounters(() => {}, callers);
+  const [one, other] = [forKey(), forKey()];
+  const [first, second] = [one.take(), one.take()];
+  const there = other.take();
+  const ids = [first.next(), first.next(), there.next(), forKey().take().next(), second.next()];
   assert.equal(
-    numbers.map(({ number }) => number),
-    [1, 2, 1, 3],
+    ids.map(({ number }) => number),
+    [1, 2, 1, 3, 1],
   );
-  assert.is(new Set(numbers.map(({ caller }) => caller)).size, 1);
+  const same = ids.map(({ caller }) => caller === ids[0]?.caller);
+  assert.equal(same, [true, true, true, true, false]);
+});
+
+test("no two calls at once have one counter; the counter of the latest change is used next", () => {
+  const counters = new BatchCounters(() => {});
+  const [one, other] = [counters.take(), counters.take()];
+  assert.is.not(one, other);
+  counters.replied(one, one.next(), true);
+  counters.release(one);
+  counters.replied(other, other.next(), false);
+  counters.release(other);
+  assert.equal([counters.take() === one, counters.take() === other], [true, true]);
+});
+
+test("a rollback that several counters could find is reported once, and a later one again", () => {
+  const found: number[] = [];
+  const counters = new BatchCounters((lost) => found.push(lost));
+  const [one, other] = [counters.take(), counters.take()];
+  const changed = (counter: BatchCounter, remembered?: number) =>
+    counters.replied(counter, counter.next(), true, remembered);
+  for (let i = 0; i < 3; i++) for (const counter of [one, other]) changed(counter);
+  changed(one, 1);
+  changed(other, 1);
+  assert.equal(found, [2]);
+  changed(other, 3);
+  changed(one, 3);
+  assert.equal(found, [2, 1]);
 });
 
 test("a reply to a batch of the previous id is ignored", () => {

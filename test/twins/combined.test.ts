@@ -4,7 +4,7 @@ import { Redis } from "ioredis";
 import { freshUrl } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
 import { writePolicies } from "../../src/algorithms/index.ts";
-import { type BatchId, LostReplyError } from "../../src/stores/batch-id.ts";
+import { BatchCounters, type BatchId, LostReplyError } from "../../src/stores/batch-id.ts";
 import { FrameStore } from "../../src/stores/frame-store.ts";
 import { type ScriptRunner, scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
@@ -72,6 +72,8 @@ const other = fc.record({
   grant: fc.nat({ max: 9 }),
   /** How many times it is sent: all but the last reply are lost. */
   times: fc.constantFrom(1, 1, 2),
+  /** Whether its batches have the caller of the combinations. */
+  isSameCaller: fc.boolean(),
 });
 const history = fc.record({
   limiters: fc.tuple(limiter, limiter, limiter),
@@ -100,19 +102,32 @@ interface Grant {
 
 let redis: Redis;
 let isSentTwice = false;
-/** The batches of the combinations in the last call. */
-let sent: BatchId[] = [];
+/** The batches of the parts of each combination in the last call. */
+let sent: BatchId[][] = [];
 
 const runner: ScriptRunner = {
   async runScript(script, keys, args) {
-    sent = [];
-    for (let at = 0; at < args.length; at += 3 + Number(args[at + 2])) {
-      sent.push({ caller: String(args[at + 6]), number: Number(args[at + 7]) });
-    }
+    if (args[0] === "take" || args[0] === "peek") sent = batchesOf(args);
     if (isSentTwice) await scriptRunner(redis).runScript(script, keys, args);
     return scriptRunner(redis).runScript(script, keys, args);
   },
 };
+
+/** Returns the batches of the parts of each combination of a call. */
+function batchesOf(args: readonly string[]): BatchId[][] {
+  const batches: BatchId[][] = [];
+  for (let at = 0; at < args.length; ) {
+    const ids: BatchId[] = [];
+    const end = at + 3 + Number(args[at + 2]);
+    at += 3;
+    while (at < end) {
+      ids.push({ caller: String(args[at + 3]), number: Number(args[at + 4]) });
+      at += 8 + String(args[at + 1]).split("\n").length;
+    }
+    batches.push(ids);
+  }
+  return batches;
+}
 
 /** The results of the last transmission, as the caller gets them. */
 function orLost<T>(run: () => T, times: number): T | LostReplyError {
@@ -139,6 +154,7 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
   );
   const key = (member: number) => `${id}:${member}`;
   const numbers = (member: number, which: number) => String(limiters[member]?.declared[which]);
+  const counters = limiters.map(() => new BatchCounters(() => {}));
   const grants: Grant[] = [];
   let now = 1_700_000_000_000_000 + id;
   let count = 0;
@@ -183,7 +199,8 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     const there = await Promise.all(
       requests.map(({ verb, parts }) => {
         const placed = parts.map(({ member, ...each }): CombinedPart => {
-          return { ...each, place: (stores[member] as RedisStore).place(key(member)) };
+          const place = (stores[member] as RedisStore).place(key(member));
+          return { ...each, place, counters: counters[member] as BatchCounters };
         });
         const { store } = (placed[0] as CombinedPart).place;
         return outcome(store.runTogether(verb, placed));
@@ -230,12 +247,16 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     };
     const granted = other.verb === "back" && grant?.member === member ? grant.declared : undefined;
     const declared = granted ?? numbers(member, 0);
-    const batchId = { caller: "process0", number: ++number };
-    const own = () => frame.runBatch(key(member), declared, [request()], now, LIMIT_KEYS, batchId);
+    const own = counters[member] as BatchCounters;
+    const counter = own.take();
+    own.release(counter);
+    const batchId = other.isSameCaller ? counter.next() : { caller: "process0", number: ++number };
+    const runHere = () =>
+      frame.runBatch(key(member), declared, [request()], now, LIMIT_KEYS, batchId);
     const store = stores[member] as RedisStore;
     const run = () => store.run(key(member), declared, [request()], now, batchId);
     for (let i = 1; i < other.times; i++) await run();
-    await same(other, orLost(own, other.times), await outcome(run()));
+    await same(other, orLost(runHere, other.times), await outcome(run()));
   }
   return count;
 }

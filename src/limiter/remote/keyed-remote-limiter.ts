@@ -1,5 +1,5 @@
 import type { Policy } from "../../algorithms/algorithm.ts";
-import { BatchCounter } from "../../stores/batch-id.ts";
+import type { CallerRecord } from "../../stores/batch-id.ts";
 import type { RemoteLimiter as Face } from "../limiter-api.ts";
 import { RemoteLimiter } from "./remote-limiter.ts";
 import { checkKey } from "./remote-options.ts";
@@ -35,10 +35,10 @@ export class KeyedRemoteLimiter extends RemoteLimiter implements KeyedVerbs<stri
     super(...opened);
     const [store, ownKey, policies, options] = opened;
     const { outageStats, processes } = this;
-    // shared, so that this process has one entry in a key's state however often its limiter is created again
-    const batchCounter = new BatchCounter();
+    // shared, so that this process has the same entries in a key's state however often its limiter is created again
+    const callers: CallerRecord[] = [];
     this.#make = (key) => {
-      const counted = { outageStats, processes, batchCounter: batchCounter.forKey() };
+      const counted = { outageStats, processes, callers };
       const own = { name: `${options.name}[${key}`, key, ...counted };
       return new RemoteLimiter(store, `${ownKey}[${key}`, policies, { ...options, ...own });
     };

@@ -1,6 +1,11 @@
 import { writePolicies } from "../../algorithms/index.ts";
 import type { Amount } from "../../ground/permits.ts";
-import { BatchCounter, type BatchId, LostReplyError } from "../../stores/batch-id.ts";
+import {
+  type BatchCounter,
+  BatchCounters,
+  type BatchId,
+  LostReplyError,
+} from "../../stores/batch-id.ts";
 import {
   type Answer,
   AT_ONCE,
@@ -31,8 +36,10 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   readonly #key: string;
   readonly #parts: Parts;
   readonly #declared: string;
-  /** Numbers the batches. */
-  readonly #batchCounter: BatchCounter;
+  readonly #counters: BatchCounters;
+  /** Numbers the batches in flight, which are in order. */
+  #counter: BatchCounter | undefined;
+  #inFlight = 0;
 
   constructor(store: Store, key: string, parts: Parts, strategy: Strategy<PermitRequest, Answer>) {
     // a refill has to stay in one batch, and an ordered batcher splits large ones in two
@@ -42,7 +49,8 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     this.#key = key;
     this.#parts = parts;
     this.#declared = writePolicies(parts.declared.list, parts.limitsKeptAt);
-    this.#batchCounter = parts.batchCounter ?? new BatchCounter();
+    const { stats, name, callers } = parts;
+    this.#counters = new BatchCounters((lost) => stats.rolledBack(name, lost), callers);
   }
 
   override now(): number {
@@ -60,7 +68,9 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     deadlineMs: number,
   ): Promise<readonly (Answer | undefined)[]> {
     const packed = pack(requests, this.#parts.line.lateBy());
-    return this.#run(packed, sentAt, deadlineMs, this.#batchCounter.next());
+    this.#counter ??= this.#counters.take();
+    this.#inFlight += 1;
+    return this.#run(packed, sentAt, deadlineMs, this.#counter.next());
   }
 
   /** A pause of length 0 is a write that changes nothing: it shows that the store accepts writes. */
@@ -83,6 +93,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
         return reply.answers;
       },
       (error: unknown) => {
+        if (batchId !== undefined) this.#settled();
         if (error instanceof LostReplyError) return requests.flatMap(withoutReply);
         throw error;
       },
@@ -91,9 +102,18 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
 
   /** Processes the number of a batch that has its reply. */
   #confirm(batchId: BatchId, requests: readonly StoreRequest[], reply: StoreReply): void {
-    const hasChanged = changesState(requests, reply.answers);
-    const lost = this.#batchCounter.replied(batchId, hasChanged, reply.remembered);
-    if (lost > 0) this.#parts.stats.rolledBack(this.#parts.name, lost);
+    const { answers, remembered } = reply;
+    const counter = this.#counter as BatchCounter;
+    this.#counters.replied(counter, batchId, changesState(requests, answers), remembered);
+    this.#settled();
+  }
+
+  /** Releases the counter after the last batch in flight. */
+  #settled(): void {
+    this.#inFlight -= 1;
+    if (this.#inFlight > 0 || this.#counter === undefined) return;
+    this.#counters.release(this.#counter);
+    this.#counter = undefined;
   }
 
   #noted(reply: Pick<StoreReply, "inForce" | "notes">): void {
@@ -113,9 +133,10 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   }
 
   /** This limiter's part of a request to several limiters. */
-  combinedPart(): Pick<CombinedPart, "declared" | "now" | "late"> {
+  combinedPart(): Pick<CombinedPart, "declared" | "now" | "late" | "counters"> {
     const now = this.#storeTime(this.now());
-    return { declared: this.#declared, now, late: this.#parts.line.lateBy() };
+    const late = this.#parts.line.lateBy();
+    return { declared: this.#declared, now, late, counters: this.#counters };
   }
 
   /** Processes the reply to a request to several limiters. */

@@ -11,7 +11,7 @@ import {
   show,
 } from "../../ground/check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../../ground/clock.ts";
-import type { BatchCounter } from "../../stores/batch-id.ts";
+import type { CallerRecord } from "../../stores/batch-id.ts";
 import type { PolicyList } from "../../stores/policies.ts";
 import type { PolicyState } from "../../stores/policy-state.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
@@ -119,8 +119,8 @@ export interface RemoteOptions extends Pick<SharedOptions, "fair"> {
   readonly outageStats?: OutageStats;
   /** For a limiter of one key: counts the processes for all keys together. */
   readonly processes?: ProcessCounter | undefined;
-  /** For a limiter of one key: numbers the batches of all limiters of that key. */
-  readonly batchCounter?: BatchCounter;
+  /** For a limiter of one key: number the batches, those of other keys too. */
+  readonly callers?: CallerRecord[];
 }
 
 /** What all parts of one limiter share. */

@@ -5,14 +5,15 @@
 -- ARGV    for each combination: "take" or "peek"; how many of KEYS are its own; how many arguments follow; and for each of
 --         its limiters
 --           how many of KEYS hold its limits; the numbers that its code declares; now, the caller and the number of the
---           batch, as in frame.lua: the caller and the number are the same for all limiters of a combination
+--           batch, as in frame.lua: the caller is the same for all parts of the call with this key, and the number is the
+--           same for all parts of the combination with it
 --           longest    the longest wait that is accepted, microseconds
 --           late       how late the caller's own timer was, microseconds
 --           optional   1: if this limiter rejects, the others are used as if it were absent
 --           permits    a number for each policy
 -- reply   for each combination "-" and the error, "+repeated" (the combination was run before, as in frame.lua), or "+"
 --         and, separated by tabs: 1 if all limiters grant the request (and permits were taken from all), else 0; and for
---         each limiter the numbers in force, then
+--         each limiter, as in frame.lua, the last batch if it is not the one before this, and the numbers in force; then
 --           1 if it alone would grant the request, 0 if not, 2 if the request may not wait either, 3 if it exceeds the
 --           capacity; the wait; the policy that rejects or is slowest, and the quotas of all policies, in the form of
 --           verbs.lua: after the take, if there was one; and the receipts, as for `reserve`
@@ -30,7 +31,7 @@ end
 
 local function enter(context)
   key, first, base, now = context.key, context.first, context.base, context.now
-  batch_number, others = context.batch_number, context.others
+  caller, batch_number, others = context.caller, context.batch_number, context.others
   paused_until, changed, in_force, settings = context.paused_until, context.changed, context.in_force, context.settings
   closed, notes, written_under = context.closed, context.notes, context.written_under
   count, algorithm, policy, state = context.count, context.algorithm, context.policy, context.state
@@ -46,10 +47,11 @@ local function write(context)
   save()
 end
 
--- enters the state of the limiter with the next arguments; returns nil if the combination was run before
+-- enters the state of the limiter with the next arguments; returns its context (nil if the combination was run before), the
+-- number of its batch, and the start of its reply
 local function open()
   local limits, of_key = number(), KEYS[key_at]
-  local read_as = ARGV[position] .. "\n" .. ARGV[position + 1]
+  local read_as, own = ARGV[position] .. "\n" .. ARGV[position + 1], ARGV[position + 3] + 0
   local context = contexts[of_key]
   -- a limiter that occurs twice in one combination is used at one instant: the clocks of its callers may differ
   if context and (context.read_as == read_as or context.last == last) then
@@ -64,14 +66,15 @@ local function open()
     position = position + 2
     context = {
       read_as = read_as, last = last, key = key, first = first, base = base, now = now,
-      batch_number = batch_number, others = others, paused_until = paused_until, changed = changed,
+      caller = caller, batch_number = own, others = others, ran = ran, paused_until = paused_until, changed = changed,
       in_force = in_force, settings = settings, closed = closed, notes = notes,
       written_under = written_under, count = count, algorithm = algorithm, policy = policy, state = state,
     }
     contexts[of_key] = context
   end
   key_at = key_at + 1 + limits
-  return context
+  local remembered = context.ran
+  return context, own, remembered and remembered ~= own - 1 and "~" .. remembered .. "~" or ""
 end
 
 -- finds when the part can be granted, and returns whether the combination can be granted with it
@@ -124,13 +127,14 @@ local function take_all(parts, is_twice)
 end
 
 local function combination(verb)
-  local own_batch_number = ARGV[position + 4] + 0
   local parts, seen, passes, is_twice = {}, {}, true, false
   while position <= last do
-    local context = open()
+    local context, own, gap = open()
     if not context then return "repeated" end
     local longest, late, optional = number(), number(), number() == 1
-    local part = { context = context, longest = longest, late = late, optional = optional, permits = amounts() }
+    local part = {
+      context = context, own = own, gap = gap, longest = longest, late = late, optional = optional, permits = amounts(),
+    }
     parts[#parts + 1] = part
     if not ask(part) then passes = false end
     is_twice = is_twice or seen[context]
@@ -140,10 +144,11 @@ local function combination(verb)
   if verb == "take" then passes = is_taken end
   local replies = { passes and "1" or "0" }
   for _, part in ipairs(parts) do
+    local context = part.context
     -- the state is written with the number of the combination that changed it last
-    if is_taken and part.passes then part.context.batch_number = own_batch_number end
-    enter(part.context)
-    replies[#replies + 1] = in_force .. notes
+    if is_taken and part.passes then context.batch_number, context.ran = part.own, part.own end
+    enter(context)
+    replies[#replies + 1] = part.gap .. in_force .. notes
     local reply = part.fate .. " " .. text(part.wait) .. " " .. standing(part.slowest, part.open)
     replies[#replies + 1] = reply .. (is_taken and part.receipts or "")
   end

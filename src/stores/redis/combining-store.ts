@@ -8,9 +8,20 @@
  */
 import { show } from "../../ground/check.ts";
 import { oncePerProcess } from "../../ground/copies.ts";
-import { BatchCounter, type BatchId, LostReplyError } from "../batch-id.ts";
+import {
+  type BatchCounter,
+  type BatchCounters,
+  type BatchId,
+  LostReplyError,
+} from "../batch-id.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Fate, StateLocation } from "../store.ts";
-import { decodeNotes, decodeStanding, encodeBatchId, REPEATED } from "./answers.ts";
+import {
+  decodeNotes,
+  decodeRemembered,
+  decodeStanding,
+  encodeBatchId,
+  REPEATED,
+} from "./answers.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
 import type { LuaTwin } from "./lua-twin.ts";
 import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
@@ -43,11 +54,6 @@ const combiningStores = /* @__PURE__ */ oncePerProcess(
 export class RedisCombiningStore implements CombiningStore {
   readonly #runner: ScriptRunner;
   readonly #pending = new Map<Script, Pending[]>();
-  /**
-   * Counters that no call uses now. Each numbers the batches of one call at a time, because calls of
-   * different scripts, or to different servers, may overtake each other.
-   */
-  readonly #idle: BatchCounter[] = [];
   #hasSlots = false;
 
   /** Returns the store of a client: one for all its limiters. */
@@ -111,21 +117,27 @@ export class RedisCombiningStore implements CombiningStore {
 
   #send(script: Script, batch: readonly Pending[]): void {
     const keys = batch.flatMap((request) => request.keys);
-    const counter = this.#idle.pop() ?? new BatchCounter();
-    const args = batch.flatMap((request) => encode(request, counter.next()));
+    const numbers = new CallNumbers();
+    const ids = batch.map(({ parts }) => numbers.next(parts));
+    const args = batch.flatMap((request, i) => encode(request, ids[i] as readonly BatchId[]));
     callScript(this.#runner, script, keys, args).then(
       (replies) => {
-        this.#idle.push(counter);
         const isList = Array.isArray(replies) && replies.length === batch.length;
         const wrong = () =>
           new TypeError(`the script answered ${show(replies)} to ${batch.length} combinations`);
-        batch.forEach((request, i) => {
-          if (isList) settle(request, replies[i], (error) => this.#refuse(request, error));
-          else request.reject(wrong());
-        });
+        for (const [i, request] of batch.entries()) {
+          if (!isList) {
+            request.reject(wrong());
+            continue;
+          }
+          const replied = (reply: CombinedReply) =>
+            numbers.replied(request, ids[i] as readonly BatchId[], reply);
+          settle(request, replies[i], replied, (error) => this.#refuse(request, error));
+        }
+        numbers.release();
       },
       (error: unknown) => {
-        this.#idle.push(counter);
+        numbers.release();
         const isScattered = /CROSSSLOT|same slot/.test(String(error));
         if (isScattered) this.#hasSlots = true;
         for (const request of batch) {
@@ -148,12 +160,60 @@ function tagOf(key: string): string {
   return tag === "" ? `key:${key}` : `tag:${tag}`;
 }
 
-function encode({ verb, keys, parts }: Pending, batchId: BatchId): readonly string[] {
-  const own = parts.flatMap((part) => encodePart(part, batchId));
+/** Numbers the combinations of one call: with one counter for each key, also if several limiters have it. */
+class CallNumbers {
+  readonly #counters = new Map<string, BatchCounter>();
+  readonly #owners = new Map<BatchCounter, BatchCounters>();
+
+  /** Returns the ids of the next combination: one for each part, the same for parts with the same key. */
+  next(parts: readonly CombinedPart[]): readonly BatchId[] {
+    const ids = new Map<string, BatchId>();
+    return parts.map(({ place: { key }, counters }) => {
+      const id = ids.get(key) ?? this.#counterOf(key, counters).next();
+      ids.set(key, id);
+      return id;
+    });
+  }
+
+  /** Processes the reply to a combination with these ids. */
+  replied(
+    { verb, parts: asked }: Pending,
+    ids: readonly BatchId[],
+    { passes, parts }: CombinedReply,
+  ): void {
+    const isTaken = (i: number) => verb === "take" && passes && parts[i]?.fate === "passes";
+    asked.forEach(({ place: { key }, counters }, i) => {
+      const id = ids[i] as BatchId;
+      if (ids.indexOf(id) < i) return;
+      const hasChanged = ids.some((other, j) => other === id && isTaken(j));
+      const counter = this.#counterOf(key, counters);
+      this.#owners.get(counter)?.replied(counter, id, hasChanged, parts[i]?.remembered);
+    });
+  }
+
+  release(): void {
+    for (const [counter, owner] of this.#owners) owner.release(counter);
+  }
+
+  #counterOf(key: string, counters: BatchCounters): BatchCounter {
+    const known = this.#counters.get(key);
+    if (known !== undefined) return known;
+    const counter = counters.take();
+    this.#counters.set(key, counter);
+    this.#owners.set(counter, counters);
+    return counter;
+  }
+}
+
+function encode({ verb, keys, parts }: Pending, ids: readonly BatchId[]): readonly string[] {
+  const own = parts.flatMap((part, i) => encodePart(part, ids[i]));
   return [verb, String(keys.length), String(own.length), ...own];
 }
 
-function encodePart({ place, ...part }: CombinedPart, batchId: BatchId): readonly string[] {
+function encodePart(
+  { place, ...part }: CombinedPart,
+  batchId: BatchId | undefined,
+): readonly string[] {
   const { twins, limitKeys } = place as RedisPlace;
   const { declared, now, longest, late, isOptional, amount } = part;
   const permits = twins.map((_, i) => (typeof amount === "number" ? amount : (amount[i] ?? 0)));
@@ -166,6 +226,7 @@ function encodePart({ place, ...part }: CombinedPart, batchId: BatchId): readonl
 function settle(
   { parts, resolve, reject }: Pending,
   reply: unknown,
+  replied: (reply: CombinedReply) => void,
   refuse: (error: Error) => void,
 ): void {
   const text = String(reply);
@@ -180,7 +241,9 @@ function settle(
     const replies = parts.map((_, i) =>
       decodePart(String(fields[2 * i]), String(fields[2 * i + 1])),
     );
-    resolve({ passes: passes === "1", parts: replies });
+    const decoded = { passes: passes === "1", parts: replies };
+    replied(decoded);
+    resolve(decoded);
   }
 }
 
@@ -189,5 +252,8 @@ const FATES: Readonly<Record<string, Fate>> = { 0: "refused", 1: "passes", 2: "f
 function decodePart(head: string, text: string): CombinedReply["parts"][number] {
   const [standing = "", ...receipts] = text.slice(2).split(":");
   const answer = { ...decodeStanding(standing), receipts: receipts.map(Number) };
-  return { ...decodeNotes(head), fate: FATES[text.charAt(0)] ?? "refused", answer };
+  const fate = FATES[text.charAt(0)] ?? "refused";
+  const [remembered, rest] = decodeRemembered(head);
+  const known = remembered === undefined ? {} : { remembered };
+  return { ...decodeNotes(rest), fate, answer, ...known };
 }

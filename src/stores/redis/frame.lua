@@ -87,9 +87,9 @@ local algorithms = {}
 local position
 -- times are microseconds after base; no request is granted before paused_until
 local declared, base, now, paused_until, changed, in_force, settings
--- the caller and the number of the batch; the other callers in the state, with their numbers; the start of the reply if the
--- caller's last batch in the state is not the one before this batch
-local caller, batch_number, others, gap
+-- the caller and the number of the batch; the other callers in the state, with their numbers; the number of the caller's last
+-- batch in the state, if any; the start of the reply if that is not the one before this batch
+local caller, batch_number, others, ran, gap
 -- the policies with a limit of 0 now, if any; the notes about limits kept in keys; the numbers of the last write
 local closed, notes, written_under
 local count, algorithm, policy, state
@@ -227,7 +227,7 @@ end
 --> load
 
 declared, position, others = ARGV[first], first + 2, ""
-caller, batch_number, gap = ARGV[batch_id_at], ARGV[batch_id_at + 1] + 0, nil
+caller, batch_number, ran, gap = ARGV[batch_id_at], ARGV[batch_id_at + 1] + 0, nil, nil
 local clock, saved = last > first + 1 and tonumber(ARGV[first + 1]), redis.call("GET", key)
 if not clock then
   time = time or redis.call("TIME")
@@ -240,7 +240,8 @@ in_force, settings, state, written_under = resolve(declared), "", {}, ""
 if saved then
   if #saved < HEAD_BYTES + CALLER_BYTES then error("the key " .. key .. FOREIGN, 0) end
   -- no state is shorter than the head and one caller
-  local units, written, length, callers, last_caller, ran, from = struct.unpack("<I4I4I2Bc8I4", saved)
+  local units, written, length, callers, last_caller, from
+  units, written, length, callers, last_caller, ran, from = struct.unpack("<I4I4I2Bc8I4", saved)
 --> callers
   if callers == 1 and last_caller == caller then
     if batch_number <= ran then return "repeated" end
@@ -256,7 +257,7 @@ if saved then
       if ran ~= batch_number - 1 then gap = "~" .. ran .. "~" end
       others = string.sub(saved, from, own - 1) .. string.sub(saved, own + CALLER_BYTES, stop - 1)
     else
-      others = string.sub(saved, from, stop - 1)
+      others, ran = string.sub(saved, from, stop - 1), nil
     end
     from = stop
   end

@@ -15,7 +15,14 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "../store.ts";
-import { decodeNotes, decodeNumber, decodeStanding, encodeBatchId, REPEATED } from "./answers.ts";
+import {
+  decodeNotes,
+  decodeNumber,
+  decodeRemembered,
+  decodeStanding,
+  encodeBatchId,
+  REPEATED,
+} from "./answers.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
 import type { BreakerOf } from "./connection.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
@@ -179,10 +186,7 @@ function decodeReply(
   reply: unknown,
 ): StoreReply {
   if (reply === REPEATED) throw new LostReplyError();
-  const whole = typeof reply === "string" ? reply : "";
-  // the number of the caller's last batch that the state remembers
-  const after = whole.startsWith("~") ? whole.indexOf("~", 1) : -1;
-  const all = after < 0 ? whole : whole.slice(after + 1);
+  const [remembered, all] = decodeRemembered(typeof reply === "string" ? reply : "");
   const end = all.indexOf("\t");
   const answers: Answer[] = [];
   const decoded: Writable<StoreReply> = { inForce: declared, answers };
@@ -191,7 +195,7 @@ function decodeReply(
   ) {
     throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
   }
-  if (after >= 0) decoded.remembered = Number(whole.slice(1, after));
+  if (remembered !== undefined) decoded.remembered = remembered;
   return decoded;
 }
 
