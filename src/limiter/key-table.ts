@@ -5,7 +5,7 @@
  */
 import { reportUseless } from "../algorithms/never-binds.ts";
 import { atLeastOne, checkNumber, checkOneOf, checkOptions } from "../ground/check.ts";
-import { diagnostics } from "../ground/diagnostics.ts";
+import { refusals } from "../ground/diagnostics.ts";
 import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { policyStateOn } from "../stores/joint-policy-state.ts";
@@ -65,7 +65,7 @@ export class KeyTable {
   readonly #awake = new Map<string, Awake>();
   readonly #round = new RoundRobin(this.#awake);
   readonly #time: Timeline;
-  readonly #options: Required<QueueingOptions>;
+  readonly #options: QueueingOptions;
   readonly #maxKeys: number;
   #mayRebase = false;
 
@@ -195,7 +195,7 @@ export class KeyTable {
 
   /** The meter of one key; that of all keys where no message would name the key. */
   meterOf(key: string): Meter {
-    return diagnostics.refused.hasSubscribers ? this.meter.of(key) : this.meter;
+    return refusals.hasSubscribers ? this.meter.of(key) : this.meter;
   }
 
   #refused(key: string, amount: Amount, outcome: Outcome, because?: Because): void {
