@@ -37,14 +37,10 @@ export function passing(
   quotas: readonly Quota[],
   amount: Amount,
 ): Decision {
+  if (names.length > 1) return decision(names, statusesOf(quotas), amount, 0, 0);
   const [name] = names as readonly [string];
-  if (names.length > 1) {
-    const statuses = statusesOf(quotas, () => true);
-    return decision(names, statuses, amount, 0, 0);
-  }
   const { limit, remaining, resetMs, windowMs } = quotas[0] as Quota;
-  const status = { allowed: true, limit, remaining, resetMs, windowMs };
-  const policies = { [name]: status };
+  const policies = { [name]: { allowed: true, limit, remaining, resetMs, windowMs } };
   return { allowed: true, waitMs: 0, limit, remaining, resetMs, policy: name, policies };
 }
 
@@ -58,13 +54,13 @@ function byName(
   return Object.fromEntries(names.map((each, i) => [each, quotas[i] as PolicyStatus]));
 }
 
-/** The quotas, each with whether that policy alone lets the request pass. */
+/** The quotas, each with whether that policy alone lets the request pass: all do if `allows` is absent. */
 export function statusesOf(
   quotas: readonly Quota[],
-  allows: (policy: number) => boolean,
+  allows?: readonly boolean[],
 ): readonly PolicyStatus[] {
   return quotas.map(({ limit, remaining, resetMs, windowMs }, i) => {
-    return { allowed: allows(i), limit, remaining, resetMs, windowMs };
+    return { allowed: allows?.[i] ?? true, limit, remaining, resetMs, windowMs };
   });
 }
 

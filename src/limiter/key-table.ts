@@ -163,7 +163,7 @@ export class KeyTable {
     const isFull = full >= 0 || (wait > 0 && sizeOf(amount) > this.#options.maxWaiting);
     const slowest = full >= 0 ? full : policyState.slowest(now, amount);
     const allows = policyState.allows(now, now, amount);
-    const quotas = statusesOf(policyState.quotas(now), (i) => allows[i] === true);
+    const quotas = statusesOf(policyState.quotas(now), allows);
     return decision(policyState.names, quotas, amount, isFull ? Infinity : wait, slowest);
   }
 

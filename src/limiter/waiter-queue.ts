@@ -68,7 +68,7 @@ export class WaiterQueue extends Schedule {
     const mayWait = full < 0 && (instant <= now || hasRoom());
     const slowest = full < 0 ? policyState.slowest(from, amount) : full;
     const allows = policyState.allows(from, now, amount);
-    const quotas = statusesOf(policyState.quotas(now), (i) => allows[i] === true);
+    const quotas = statusesOf(policyState.quotas(now), allows);
     return decision(
       policyState.names,
       from > now || !isFirst ? quotas.map((quota) => asPaused(quota, from - now)) : quotas,
