@@ -270,7 +270,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     };
   }
 
-  /** Takes the permits if they can be used now, and counts that. @param since see `Schedule.grant` */
+  /** Takes the permits if they can be used now, and counts that. @param since see `WaiterQueue.grant` */
   #grants(now: number, amount: Amount, turn: Turn<Waiter> | undefined, since?: number): boolean {
     const granted = this.#queue.grant(now, amount, since, turn);
     if (granted) this.#meter.counts.granted += 1;
