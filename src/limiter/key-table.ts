@@ -13,7 +13,7 @@ import { KeyStates } from "../stores/keys.ts";
 import { listPolicies, type Policies, renumber } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
 import { RoundRobin } from "../stores/round-robin.ts";
-import { decision, passing, statusesOf } from "./decision.ts";
+import { decisionOn, passing } from "./decision.ts";
 import { orderOf } from "./fair/fair-order.ts";
 import type { Decision, ShareOptions, WaitOptions } from "./limiter-api.ts";
 import { asMember } from "./member.ts";
@@ -161,10 +161,7 @@ export class KeyTable {
     const wait = this.#possible(policyState.earliest(now, amount), amount) - now;
     const full = wait > 0 ? policyState.overflowing(now, amount) : -1;
     const isFull = full >= 0 || (wait > 0 && sizeOf(amount) > this.#options.maxWaiting);
-    const slowest = full >= 0 ? full : policyState.slowest(now, amount);
-    const allows = policyState.allows(now, now, amount);
-    const quotas = statusesOf(policyState.quotas(now), allows);
-    return decision(policyState.names, quotas, amount, isFull ? Infinity : wait, slowest);
+    return decisionOn(policyState, now, now, amount, isFull ? Infinity : wait, full);
   }
 
   /** Takes the permits if they can be used now, and stores the key's new state. */

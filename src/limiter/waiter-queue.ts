@@ -19,7 +19,7 @@ import { AbortGroups } from "../ground/abort-groups.ts";
 import type { Clock, Timer } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
-import { asPaused, decision, statusesOf } from "./decision.ts";
+import { decisionOn } from "./decision.ts";
 import type { Turn } from "./fair/turn.ts";
 import { LateCredit } from "./late-credit.ts";
 import type { Decision } from "./limiter-api.ts";
@@ -156,15 +156,8 @@ export class WaiterQueue {
     const { instant, from, policyState, isFirst } = this.#lookAhead(now, amount, turn);
     const full = instant > now ? this.#overflowing(now, amount) : -1;
     const mayWait = full < 0 && (instant <= now || hasRoom());
-    const slowest = full < 0 ? policyState.slowest(from, amount) : full;
-    const statuses = statusesOf(policyState.quotas(now), policyState.allows(from, now, amount));
-    return decision(
-      policyState.names,
-      from > now || !isFirst ? statuses.map((status) => asPaused(status, from - now)) : statuses,
-      amount,
-      mayWait ? instant - now : Infinity,
-      slowest,
-    );
+    const wait = mayWait ? instant - now : Infinity;
+    return decisionOn(policyState, now, from, amount, wait, full, isFirst);
   }
 
   /** Returns the first instant at which the permits could be used, behind the waiters before this one. */
