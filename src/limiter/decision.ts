@@ -53,7 +53,7 @@ export function decisionOn(
   const statuses = statusesOf(policyState.quotas(now), instants, now);
   return decision(
     policyState.names,
-    from > now || !isFirst ? statuses.map((status) => asPaused(status, from - now)) : statuses,
+    isFirst && from <= now ? statuses : statuses.map((status) => asPaused(status, from - now)),
     amount,
     wait,
     full < 0 ? instants.indexOf(Math.max(...instants)) : full,
