@@ -164,6 +164,11 @@ function open<Message>(event: string): Channel<Message> {
   return channel as Channel<Message>;
 }
 
+// the channels of every limiter; those below are left out of bundles without limiters on a store
+export const waits = /* @__PURE__ */ open<WaitMessage>("wait");
+export const refusals = /* @__PURE__ */ open<RefusedMessage>("refused");
+export const cancellations = /* @__PURE__ */ open<CancelledMessage>("cancelled");
+
 /**
  * The channels on which all limiters of this process publish their events.
  *
@@ -172,11 +177,11 @@ function open<Message>(event: string): Channel<Message> {
  */
 export const diagnostics = {
   /** `smooth-limiter:wait`: a caller had to wait, and now has its permits. */
-  wait: /* @__PURE__ */ open<WaitMessage>("wait"),
+  wait: waits,
   /** `smooth-limiter:refused`: a call was refused. */
-  refused: /* @__PURE__ */ open<RefusedMessage>("refused"),
+  refused: refusals,
   /** `smooth-limiter:cancelled`: a waiter left before it had its permits. */
-  cancelled: /* @__PURE__ */ open<CancelledMessage>("cancelled"),
+  cancelled: cancellations,
   /** `smooth-limiter:unavailable`: a limiter's store cannot be reached. */
   unavailable: /* @__PURE__ */ open<UnavailableMessage>("unavailable"),
   /** `smooth-limiter:recovered`: the store answers again. */

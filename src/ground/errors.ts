@@ -1,5 +1,5 @@
 /** Marks errors of every copy and version of this package. */
-const MARK = "smooth-limiter/error";
+const MARK: unique symbol = Symbol.for("smooth-limiter/error");
 
 /**
  * The base class of this package's errors. Only bad arguments are a `RangeError` or a `TypeError`.
@@ -10,7 +10,7 @@ const MARK = "smooth-limiter/error";
 export class LimiterError<Facts extends object = object> extends Error {
   static override [Symbol.hasInstance](error: unknown): boolean {
     // biome-ignore lint/complexity/noThisInStatic: the class that is asked may be a subclass
-    return isErrorOf(this, error);
+    return super[Symbol.hasInstance](error) || isErrorOf(this, error);
   }
 
   /** Identifies the kind of error for programs; stable, unlike the message. */
@@ -24,7 +24,10 @@ export class LimiterError<Facts extends object = object> extends Error {
     this.name = Object.hasOwn(new.target, "code") ? nameOf(code) : new.target.name;
     this.code = code;
     this.facts = Object.freeze(facts);
-    Object.defineProperty(this, Symbol.for(MARK), { value: true });
+  }
+
+  get [MARK](): true {
+    return true;
   }
 }
 
@@ -34,12 +37,15 @@ function nameOf(code: string): string {
   return `${words.join("")}Error`;
 }
 
-function isErrorOf(asked: object, error: unknown): boolean {
-  if (Function.prototype[Symbol.hasInstance].call(asked, error)) return true;
-  const { [Symbol.for(MARK)]: isMarked, code } = Object(error);
-  if (isMarked !== true || asked === LimiterError) return isMarked === true;
+/** Whether it is an error of another copy. */
+function isErrorOf(
+  asked: { readonly name: string; readonly code?: unknown },
+  error: unknown,
+): boolean {
+  const { [MARK]: isMarked, code } = Object(error);
   // a user's class that extends one of these inherits the code, so only its own instances count
-  return Object.hasOwn(asked, "code") && (asked as { code?: unknown }).code === code;
+  const isSame = asked === LimiterError || (Object.hasOwn(asked, "code") && asked.code === code);
+  return isMarked === true && isSame;
 }
 
 /**

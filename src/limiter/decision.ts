@@ -1,6 +1,7 @@
 import type { Quota } from "../algorithms/algorithm.ts";
 import { toMillis } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
 import type { Decision, PolicyStatus } from "./limiter-api.ts";
 
 /**
@@ -31,20 +32,44 @@ export function decision(
   };
 }
 
+/**
+ * Builds the answer for a request that finds this state.
+ *
+ * @param from when it would be the head of the line, µs
+ * @param wait µs until the permits can be used; `Infinity` if it may not wait
+ * @param full the index of a policy that rejects it; -1 if there is none
+ * @param isFirst whether no caller waits before it
+ */
+export function decisionOn(
+  policyState: PolicyState,
+  now: number,
+  from: number,
+  amount: Amount,
+  wait: number,
+  full: number,
+  isFirst = true,
+): Decision {
+  const instants = policyState.instants(from, amount);
+  const statuses = statusesOf(policyState.quotas(now), instants, now);
+  return decision(
+    policyState.names,
+    isFirst && from <= now ? statuses : statuses.map((status) => asPaused(status, from - now)),
+    amount,
+    wait,
+    full < 0 ? instants.indexOf(Math.max(...instants)) : full,
+  );
+}
+
 /** Builds the answer for a request that passes now. Most limiters have one policy. */
 export function passing(
   names: readonly string[],
   quotas: readonly Quota[],
   amount: Amount,
 ): Decision {
+  if (names.length > 1) return decision(names, statusesOf(quotas), amount, 0, 0);
   const [name] = names as readonly [string];
-  if (names.length > 1) {
-    const statuses = statusesOf(quotas, () => true);
-    return decision(names, statuses, amount, 0, 0);
-  }
   const { limit, remaining, resetMs, windowMs } = quotas[0] as Quota;
-  const status = { allowed: true, limit, remaining, resetMs, windowMs };
-  const policies = { [name]: status };
+  const policies = { [name]: { allowed: true, limit, remaining, resetMs, windowMs } };
   return { allowed: true, waitMs: 0, limit, remaining, resetMs, policy: name, policies };
 }
 
@@ -58,13 +83,14 @@ function byName(
   return Object.fromEntries(names.map((each, i) => [each, quotas[i] as PolicyStatus]));
 }
 
-/** The quotas, each with whether that policy alone lets the request pass. */
-export function statusesOf(
+/** The quotas, each with whether that policy alone lets the request pass: all do without `instants`. */
+function statusesOf(
   quotas: readonly Quota[],
-  allows: (policy: number) => boolean,
+  instants: readonly number[] = [],
+  now = 0,
 ): readonly PolicyStatus[] {
   return quotas.map(({ limit, remaining, resetMs, windowMs }, i) => {
-    return { allowed: allows(i), limit, remaining, resetMs, windowMs };
+    return { allowed: (instants[i] ?? now) <= now, limit, remaining, resetMs, windowMs };
   });
 }
 

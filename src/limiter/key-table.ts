@@ -5,7 +5,7 @@
  */
 import { reportUseless } from "../algorithms/never-binds.ts";
 import { atLeastOne, checkNumber, checkOneOf, checkOptions } from "../ground/check.ts";
-import { diagnostics } from "../ground/diagnostics.ts";
+import { refusals } from "../ground/diagnostics.ts";
 import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { policyStateOn } from "../stores/joint-policy-state.ts";
@@ -13,7 +13,7 @@ import { KeyStates } from "../stores/keys.ts";
 import { listPolicies, type Policies, renumber } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
 import { RoundRobin } from "../stores/round-robin.ts";
-import { decision, passing, statusesOf } from "./decision.ts";
+import { decisionOn, passing } from "./decision.ts";
 import { orderOf } from "./fair/fair-order.ts";
 import type { Decision, ShareOptions, WaitOptions } from "./limiter-api.ts";
 import { asMember } from "./member.ts";
@@ -65,7 +65,7 @@ export class KeyTable {
   readonly #awake = new Map<string, Awake>();
   readonly #round = new RoundRobin(this.#awake);
   readonly #time: Timeline;
-  readonly #options: Required<QueueingOptions>;
+  readonly #options: QueueingOptions;
   readonly #maxKeys: number;
   #mayRebase = false;
 
@@ -161,10 +161,7 @@ export class KeyTable {
     const wait = this.#possible(policyState.earliest(now, amount), amount) - now;
     const full = wait > 0 ? policyState.overflowing(now, amount) : -1;
     const isFull = full >= 0 || (wait > 0 && sizeOf(amount) > this.#options.maxWaiting);
-    const slowest = full >= 0 ? full : policyState.slowest(now, amount);
-    const allows = policyState.allows(now, now, amount);
-    const quotas = statusesOf(policyState.quotas(now), (i) => allows[i] === true);
-    return decision(policyState.names, quotas, amount, isFull ? Infinity : wait, slowest);
+    return decisionOn(policyState, now, now, amount, isFull ? Infinity : wait, full);
   }
 
   /** Takes the permits if they can be used now, and stores the key's new state. */
@@ -195,7 +192,7 @@ export class KeyTable {
 
   /** The meter of one key; that of all keys where no message would name the key. */
   meterOf(key: string): Meter {
-    return diagnostics.refused.hasSubscribers ? this.meter.of(key) : this.meter;
+    return refusals.hasSubscribers ? this.meter.of(key) : this.meter;
   }
 
   #refused(key: string, amount: Amount, outcome: Outcome, because?: Because): void {

@@ -5,10 +5,12 @@ import { toMillis } from "../ground/clock.ts";
 import {
   type CancelledMessage,
   type Channel,
+  cancellations,
   type DiagnosticsSource,
-  diagnostics,
   type RefusedMessage,
+  refusals,
   type WaitMessage,
+  waits,
 } from "../ground/diagnostics.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 
@@ -82,21 +84,21 @@ export class Meter {
   /** A call got its permits, for use after `wait`. */
   granted(amount: Amount, wait: number): void {
     this.counts.granted += 1;
-    if (wait > 0 && diagnostics.wait.hasSubscribers) {
-      this.#publishSoon(diagnostics.wait, amount, { waitMs: millis(wait) });
+    if (wait > 0 && waits.hasSubscribers) {
+      this.#publishSoon(waits, amount, { waitMs: millis(wait) });
     }
   }
 
   /** A call was refused without a wait. */
   refused(amount: Amount, reason: RefusedMessage["reason"], because?: Because): void {
     this.counts.refused += 1;
-    if (!diagnostics.refused.hasSubscribers) return;
+    if (!refusals.hasSubscribers) return;
     const message = { ...this.#about(amount), reason, waitedMs: 0 };
     if (because === undefined) {
-      diagnostics.refused.publish(message);
+      refusals.publish(message);
     } else {
       const { waitMs, policy } = because();
-      diagnostics.refused.publish({ ...message, waitMs, policy });
+      refusals.publish({ ...message, waitMs, policy });
     }
   }
 
@@ -104,8 +106,8 @@ export class Meter {
   expired(amount: Amount, waited: number, reason: RefusedMessage["reason"] = "too-long"): void {
     this.counts.waiting -= 1;
     this.counts.refused += 1;
-    if (diagnostics.refused.hasSubscribers) {
-      this.#publishSoon(diagnostics.refused, amount, { reason, waitedMs: millis(waited) });
+    if (refusals.hasSubscribers) {
+      this.#publishSoon(refusals, amount, { reason, waitedMs: millis(waited) });
     }
   }
 
@@ -123,8 +125,8 @@ export class Meter {
   /** A caller gave up permits before their time. */
   cancelled(amount: Amount, waited: number, reason: unknown): void {
     this.counts.cancelled += 1;
-    if (diagnostics.cancelled.hasSubscribers) {
-      this.#publishSoon(diagnostics.cancelled, amount, { waitedMs: millis(waited), reason });
+    if (cancellations.hasSubscribers) {
+      this.#publishSoon(cancellations, amount, { waitedMs: millis(waited), reason });
     }
   }
 

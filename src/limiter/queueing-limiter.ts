@@ -21,7 +21,7 @@ import type {
   WaitOptions,
 } from "./limiter-api.ts";
 import { asMember, isFair, type LocalAsked, type SharedLimiter } from "./member.ts";
-import { type Counted, type Counts, type LimiterStats, Meter } from "./meter.ts";
+import { type Counted, type LimiterStats, Meter } from "./meter.ts";
 import {
   type CheckedOptions,
   checkLimiterOptions,
@@ -58,37 +58,31 @@ export function opened(
 }
 
 export interface QueueingOptions extends Pick<CheckedOptions, "maxWaiting" | "onFull" | "name"> {
-  /** That of the queue; default first in, first out. */
-  readonly order?: Order;
+  /** That of the queue. */
+  readonly order: Order;
 }
 
 export class QueueingLimiter implements SharedLimiter, Counted {
   readonly #queue: WaiterQueue;
   readonly #account: Account;
-  readonly #maxWaiting: number;
-  readonly #onFull: OnFull;
-  readonly #name: string;
+  readonly #options: QueueingOptions;
   readonly #meter: Meter;
-  readonly #counts: Counts;
   readonly #order: Order;
   #policies: PolicyList;
 
   constructor(
     queue: WaiterQueue,
     policies: PolicyList,
-    { maxWaiting, onFull, name, order = FIFO }: QueueingOptions,
+    options: QueueingOptions,
     account: Account = queue,
-    meter = new Meter({ limiter: name }, queue.policyState.names),
+    meter = new Meter({ limiter: options.name }, policies.names),
   ) {
     this.#queue = queue;
-    this.#account = account;
-    this.#maxWaiting = maxWaiting;
-    this.#onFull = onFull;
-    this.#name = name;
-    this.#meter = meter;
-    this.#counts = meter.counts;
-    this.#order = order;
     this.#policies = policies;
+    this.#options = options;
+    this.#order = options.order;
+    this.#account = account;
+    this.#meter = meter;
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
@@ -99,24 +93,23 @@ export class QueueingLimiter implements SharedLimiter, Counted {
       const turn = this.#order.turnOf(options, amount);
       const now = this.#queue.now();
       if (this.#grants(now, amount, turn)) return AT_ONCE;
-      return this.#wait(now, amount, signal, turn);
+      if (!this.#hasRoom(now, amount, this.#options.onFull)) this.#refuseFull(now, amount, turn);
+      return this.#wait(now, amount, turn, signal);
     } catch (error) {
       return Promise.reject(error);
     }
   }
 
   /** A method of its own, because a closure in `acquire` would be allocated at every call. */
-  #wait(
+  #wait<Answer extends number | boolean>(
     now: number,
     amount: Amount,
-    signal: AbortSignal | undefined,
     turn: Turn<Waiter> | undefined,
-  ): Promise<number> {
-    if (!this.#hasRoom(now, amount) && !this.#makesRoom(now, amount)) {
-      this.#refuseFull(now, amount, turn);
-    }
+    signal: AbortSignal | undefined,
+    deadline?: number,
+  ): Promise<Answer> {
     return new Promise((resolve) => {
-      this.#queue.add(new Caller(this.#meter, now, amount, signal, turn, resolve));
+      this.#queue.add(new Caller(this.#meter, now, amount, signal, turn, resolve, deadline));
     });
   }
 
@@ -152,9 +145,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
         this.#refused(now, amount, turn, hasRoom ? "too-long" : "queue-full");
         return Promise.resolve(false);
       }
-      return new Promise((resolve) => {
-        this.#queue.add(new Caller(this.#meter, now, amount, signal, turn, resolve, deadline));
-      });
+      return this.#wait(now, amount, turn, signal, deadline);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -229,7 +220,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     now: number,
     amount: Amount,
     turn: Turn<Waiter> | undefined,
-    maxWaiting = this.#maxWaiting,
+    maxWaiting = this.#options.maxWaiting,
   ): Decision {
     const hasRoom = () => this.#queue.permits + sizeOf(amount) <= maxWaiting;
     return this.#queue.look(now, amount, hasRoom, turn);
@@ -258,7 +249,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
 
   /** The current counters, as a plain object. `LimiterStats` says what each counts. */
   get stats(): LimiterStats {
-    return { ...this.#counts };
+    return { ...this.#meter.counts };
   }
 
   /** The policies in force. */
@@ -279,24 +270,20 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     };
   }
 
-  /** Takes the permits if they can be used now, and counts that. @param since see `Schedule.grant` */
+  /** Takes the permits if they can be used now, and counts that. @param since see `WaiterQueue.grant` */
   #grants(now: number, amount: Amount, turn: Turn<Waiter> | undefined, since?: number): boolean {
     const granted = this.#queue.grant(now, amount, since, turn);
-    if (granted) this.#counts.granted += 1;
+    if (granted) this.#meter.counts.granted += 1;
     return granted;
   }
 
-  #hasRoom(now: number, amount: Amount): boolean {
+  /** Whether the permits may wait. @param onFull what to do about those that wait, if they are too many */
+  #hasRoom(now: number, amount: Amount, onFull: OnFull = "reject"): boolean {
     const queue = this.#queue;
-    return queue.permits + sizeOf(amount) <= this.#maxWaiting && !queue.overflows(now, amount);
-  }
-
-  /** Whether `acquire` may wait although `maxWaiting` permits are waited for. */
-  #makesRoom(now: number, amount: Amount): boolean {
-    const queue = this.#queue;
-    if (this.#onFull === "reject" || queue.overflows(now, amount)) return false;
-    if (this.#onFull === "wait") return true;
-    const excess = queue.permits + sizeOf(amount) - this.#maxWaiting;
+    if (queue.overflows(now, amount)) return false;
+    const excess = queue.permits + sizeOf(amount) - this.#options.maxWaiting;
+    if (excess <= 0 || onFull === "wait") return true;
+    if (onFull === "reject") return false;
     return queue.dropOldest(excess, (waiter) => this.#full(waiter.amount, true));
   }
 
@@ -306,8 +293,9 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   }
 
   #full(amount: Amount, dropped = false): QueueFullError {
-    const most = mostWaiting(this.#maxWaiting, this.policies);
-    return new QueueFullError(this.#name, sizeOf(amount), this.#queue.permits, most, dropped);
+    const { name, maxWaiting } = this.#options;
+    const most = mostWaiting(maxWaiting, this.policies);
+    return new QueueFullError(name, sizeOf(amount), this.#queue.permits, most, dropped);
   }
 
   #refused(

@@ -49,7 +49,9 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   /** The permits that it takes: the estimate, or what `settle` made of it. */
   #taken: Amount;
   #waitedMs = 0;
-  #ready: Settlers | undefined;
+  /** The promise of `ready()`, and what settles it. */
+  #ready: Promise<number> | undefined;
+  #settle: ((waitedMs: number | Promise<never>) => void) | undefined;
 
   constructor(
     queue: WaiterQueue,
@@ -70,9 +72,8 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     this.waitMs = waitMs;
     this.#taken = amount;
     if (isAwaited) {
-      this.#ready = new Settlers();
       // it may be given up before `ready` is called
-      this.#ready.promise.catch(() => {});
+      this.#await().catch(() => {});
     }
     queue.add(this);
   }
@@ -127,14 +128,14 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   override release(at: number, now: number): void {
     this.#state = "ready";
     this.#waitedMs = toMillis((this.awaited ? now : at) - this.asked);
-    this.#ready?.resolve(this.#waitedMs);
+    this.#settle?.(this.#waitedMs);
   }
 
   override abort(reason: unknown, now: number): void {
     this.#meter.cancelled(this.amount, now - this.asked, reason);
     this.#state = "cancelled";
     this.#taken = combine(this.#taken, this.#taken, () => 0);
-    this.#ready?.reject(reason);
+    this.#settle?.(Promise.reject(reason));
   }
 
   #leave(reason: unknown): void {
@@ -149,12 +150,18 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   }
 
   #whenReady(signal: AbortSignal | undefined): Promise<number> {
-    if (this.#ready === undefined) {
-      this.#ready = new Settlers();
-      this.#queue.attend(this);
-    }
+    const isFirst = !this.awaited;
+    const ready = this.#await();
+    if (isFirst) this.#queue.attend(this);
     if (signal !== undefined) this.#queue.heed(this, signal);
-    return this.#ready.promise;
+    return ready;
+  }
+
+  #await(): Promise<number> {
+    this.#ready ??= new Promise((resolve) => {
+      this.#settle = resolve;
+    });
+    return this.#ready;
   }
 }
 
@@ -194,14 +201,4 @@ export class GrantedReservation implements LocalReservation {
   undo(): void {
     this.settle(0);
   }
-}
-
-/** `Promise.withResolvers()`, which Node 20 lacks. */
-class Settlers {
-  resolve!: (waitedMs: number) => void;
-  reject!: (reason: unknown) => void;
-  readonly promise = new Promise<number>((resolve, reject) => {
-    this.resolve = resolve;
-    this.reject = reject;
-  });
 }

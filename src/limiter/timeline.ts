@@ -67,12 +67,9 @@ export class Timeline {
       return this.#now;
     }
     const by = Math.floor((this.#origin + now) / UNIT) * UNIT - this.#origin;
-    if (this.#onRebase(by)) {
-      this.#origin += by;
-      this.#now = now - by;
-    } else {
-      this.#now = now;
-    }
+    const moved = this.#onRebase(by) ? by : 0;
+    this.#origin += moved;
+    this.#now = now - moved;
     return this.#now;
   }
 }

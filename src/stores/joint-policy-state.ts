@@ -107,34 +107,17 @@ export class JointPolicyState implements PolicyState {
     return this.#policyStates.map((policyState) => policyState.deficit(now)[0]);
   }
 
-  allows(from: number, now: number, amounts: readonly (number | undefined)[]): readonly boolean[] {
+  instants(from: number, amounts: readonly (number | undefined)[]): readonly number[] {
     return this.#policyStates.map((policyState, i) => {
       const permits = amounts[i];
-      return !permits || policyState.earliest(from, permits) <= now;
+      return permits ? policyState.earliest(from, permits) : -Infinity;
     });
-  }
-
-  slowest(from: number, amounts: readonly (number | undefined)[]): number {
-    let slowest = 0;
-    let latest = -Infinity;
-    this.#each(amounts, (policyState, permits, index) => {
-      const at = policyState.earliest(from, permits);
-      if (at > latest) {
-        latest = at;
-        slowest = index;
-      }
-    });
-    return slowest;
   }
 
   excess(now: number, amounts: readonly (number | undefined)[]): PermitsExceedCapacityError {
-    const excesses: PermitsExceedCapacityError[] = [];
-    this.#each(amounts, (policyState, permits, index) => {
-      if (policyState.earliest(now, permits) === Infinity) {
-        excesses.push(policyState.excess(now, permits, this.names[index]));
-      }
-    });
-    return excesses[0] as PermitsExceedCapacityError;
+    const index = this.instants(now, amounts).indexOf(Infinity);
+    const policyState = this.#policyStates[index] as SinglePolicyState;
+    return policyState.excess(now, amounts[index] as number, this.names[index]);
   }
 
   get isStrict(): boolean {

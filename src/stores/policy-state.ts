@@ -45,10 +45,8 @@ export interface PolicyState {
    * letting them wait; -1 if there is none.
    */
   overflowing(now: number, amount: Amount): number;
-  /** Returns for each policy whether it alone would grant the permits at `now`. */
-  allows(from: number, now: number, amount: Amount): readonly boolean[];
-  /** Returns the index of the policy that alone would make these permits wait longest. */
-  slowest(from: number, amount: Amount): number;
+  /** Returns `earliest` of each policy alone; `-Infinity` for those that get no permits. */
+  instants(from: number, amount: Amount): readonly number[];
   resize(now: number, policies: readonly Policy[], epoch: number): void;
   /** Resets the state in place, because other policy states may share it. */
   restart(now: number, epoch: number): void;
@@ -129,12 +127,8 @@ export class SinglePolicyState implements PolicyState {
     return [this.#policy.algorithm.deficit(this.#policy, this.state, now)];
   }
 
-  allows(from: number, now: number, permits: number): readonly boolean[] {
-    return [this.earliest(from, permits) <= now];
-  }
-
-  slowest(): number {
-    return 0;
+  instants(from: number, permits: number): readonly number[] {
+    return [this.earliest(from, permits)];
   }
 
   /** Returns the largest request that it can ever grant. */

@@ -125,9 +125,7 @@ export const fixedWindowAlgorithm: Algorithm<FixedWindowPolicy, FixedWindowState
     return Math.min(LARGEST, Math.max(0, state.used - passed * policy.limit));
   },
 
-  lifetime(policy, state, now) {
-    return untilFresh(policy, state, now);
-  },
+  lifetime: untilFresh,
 
   // The number of used permits stays the same until the window around `now` has ended. A window in the
   // future never moves to an earlier time, since its permits would then expire sooner. A window that

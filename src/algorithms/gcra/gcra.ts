@@ -46,6 +46,7 @@ import { aboveZero, atLeastZero, checkNumber, checkNumbers } from "../../ground/
 import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { DEEP, FAR, HOUR, LARGEST } from "../constants.ts";
+import { firstWhole } from "../first-whole.ts";
 
 /** What `gcra`, `leakyBucket` and a `tokenBucket` without steps return. */
 export interface GcraPolicy extends Policy {
@@ -202,7 +203,7 @@ function settled(
   const early = levelAt(policy, state, whole - 1) >= wanted;
   if (!early && levelAt(policy, state, at) >= wanted) return at;
   if (early || levelAt(policy, state, whole) < wanted) {
-    return firstWhole(policy, state, from, wanted);
+    return firstWhole(from, (micros) => levelAt(policy, state, micros) >= wanted);
   }
   return nextDouble(policy, state, at, whole, wanted);
 }
@@ -222,22 +223,6 @@ function nextDouble(
     step *= 2;
   }
   return Math.min(near, whole);
-}
-
-/** Returns the first whole microsecond after `from` with enough permits; at `from` there are too few. */
-function firstWhole(policy: GcraPolicy, state: GcraState, from: number, wanted: number): number {
-  let early = from;
-  let late = Math.floor(from) + 1;
-  for (let step = 1; levelAt(policy, state, late) < wanted; step *= 2) {
-    early = late;
-    late += step;
-  }
-  for (;;) {
-    const middle = Math.floor((early + late) / 2);
-    if (middle <= early || middle >= late) return late;
-    if (levelAt(policy, state, middle) < wanted) early = middle;
-    else late = middle;
-  }
 }
 
 /**

@@ -154,9 +154,7 @@ export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindo
     return Math.min(LARGEST, counted + ahead * limit);
   },
 
-  lifetime(policy, state, now) {
-    return untilFresh(policy, state, now);
-  },
+  lifetime: untilFresh,
 
   // A count expires no sooner than under the old numbers, and no sooner than under the new ones, with
   // one exception: no count is kept longer than if it had been made at `now`. If the buckets have

@@ -33,6 +33,7 @@ import { aboveZero, checkBoolean, checkNumber, checkNumbers } from "../../ground
 import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { DEEP, FAR, LARGEST } from "../constants.ts";
+import { firstWhole } from "../first-whole.ts";
 import { type GcraPolicy, gcraAlgorithm } from "../gcra/gcra.ts";
 
 /** What `tokenBucket` returns with `stepped: true`. */
@@ -109,7 +110,7 @@ export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> =
     return Math.min(LARGEST, policy.capacity - tokensAt(policy, state, now));
   },
 
-  lifetime: (policy, state, now) => untilFull(policy, state, now),
+  lifetime: untilFull,
 
   // available tokens keep their share of the capacity, the current step keeps its share of the interval,
   // and a debt stays the same
@@ -154,33 +155,11 @@ function firstStep(
   wanted: number,
 ): number {
   const near = Math.ceil((wanted - state.tokens) / policy.refill);
-  const hit = sumAfter(policy, state, near) >= wanted && sumAfter(policy, state, near - 1) < wanted;
+  const fits = (steps: number) => sumAfter(policy, state, steps) >= wanted;
   // beyond FAR, neighbouring steps cannot be distinguished as doubles
-  return hit || near >= FAR ? near : searchedStep(policy, state, from, wanted);
-}
-
-/**
- * Finds the first step by search, for the case that the division is rounded to a wrong one: the sum must
- * reach `wanted` at the returned step and not at the step before.
- */
-function searchedStep(
-  policy: SteppedBucketPolicy,
-  state: SteppedBucketState,
-  from: number,
-  wanted: number,
-): number {
-  let early = stepsAt(policy, state, from);
-  let late = early + 1;
-  for (let step = 1; sumAfter(policy, state, late) < wanted; step *= 2) {
-    early = late;
-    late += step;
-  }
-  for (;;) {
-    const middle = Math.floor((early + late) / 2);
-    if (middle <= early || middle >= late) return late;
-    if (sumAfter(policy, state, middle) < wanted) early = middle;
-    else late = middle;
-  }
+  if (near >= FAR || (fits(near) && !fits(near - 1))) return near;
+  // the division was rounded to a wrong step
+  return firstWhole(stepsAt(policy, state, from), fits);
 }
 
 /** Sets `since` to the last step at or before `at`. */
