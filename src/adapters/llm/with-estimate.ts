@@ -1,5 +1,5 @@
 import { checkFunction, checkOptions } from "../../ground/check.ts";
-import { LimiterError, readable } from "../../ground/errors.ts";
+import { LimiterError } from "../../ground/errors.ts";
 import { emitWarning } from "../../ground/node-process.ts";
 import type { Permits } from "../../ground/permits.ts";
 import type { Limiter, ShareOptions } from "../../limiter/limiter-api.ts";
@@ -149,7 +149,5 @@ const warned = new WeakSet<Limiter>();
 function warn(limiter: Limiter, error: unknown): void {
   if (error instanceof LimiterError || warned.has(limiter)) return;
   warned.add(limiter);
-  emitWarning(
-    `withEstimate: settle() got no usable number, the estimate stands: ${readable(error)}`,
-  );
+  emitWarning(`withEstimate: settle() got no usable number, the estimate stands: ${error}`);
 }

@@ -84,10 +84,12 @@ export class RedisLeaseStore implements LeaseStore {
 
 function decode(reply: unknown, requests: number): LeaseReply {
   const [numbers = "", digits = ""] = String(reply).split("\t");
-  const standings = Array.from(digits, (digit) => STANDINGS[digit] ?? "none");
-  const [limit = NaN, active = NaN, waiting = NaN, lapseMs = NaN] = numbers.split(" ").map(Number);
-  if (typeof reply !== "string" || standings.length !== requests || Number.isNaN(lapseMs)) {
+  const [limit = NaN, active = NaN, waiting = NaN, lapseMs = NaN] = numbers
+    .split(" ", 4)
+    .map(Number);
+  if (typeof reply !== "string" || digits.length !== requests || Number.isNaN(lapseMs)) {
     throw new TypeError(`the script answered ${show(reply)} to ${requests} requests`);
   }
+  const standings = Array.from(digits, (digit) => STANDINGS[digit] ?? "none");
   return { limit, active, waiting, lapseMs, standings };
 }

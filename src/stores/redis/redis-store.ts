@@ -219,7 +219,7 @@ function decodeAll(
   if (notes !== undefined) decoded.notes = notes;
   // for a short text `split` costs more than the rest of the decoding
   const rest = all.slice(end + 1);
-  const texts = rest.includes("\t") ? rest.split("\t") : [rest];
+  const texts = rest.includes("\t") ? rest.split("\t", requests.length + 1) : [rest];
   if (texts.length !== requests.length) return false;
   return requests.every((request, i) => {
     const text = String(texts[i]);
@@ -251,7 +251,7 @@ let lastGrant = AT_ONCE;
 /** Decodes grants: equal neighbours are one text, "*" and their number. Returns whether they are `count`. */
 function decodeGrants(texts: string, count: number, answers: Answer[]): boolean {
   const end = answers.length + count;
-  for (const text of texts.includes(" ") ? texts.split(" ") : [texts]) {
+  for (const text of texts.includes(" ") ? texts.split(" ", count + 1) : [texts]) {
     const star = text.indexOf("*");
     const grant = knownGrant(star < 0 ? text : text.slice(0, star));
     const times = star < 0 ? 1 : Number(text.slice(star + 1));

@@ -32,13 +32,24 @@ export function callScript(
   }
 }
 
+/** The longest text that is read, in characters: about twice what 4096 decisions on ten policies need. */
+const LONGEST_TEXT = 2 ** 22;
+
 function textsOf(reply: unknown): string | readonly string[] {
-  if (typeof reply === "string") return reply;
   try {
-    return listOf(reply);
+    const texts = typeof reply === "string" ? reply : listOf(reply);
+    const longest = typeof texts === "string" ? texts : texts.find(isTooLong);
+    if (longest === undefined || !isTooLong(longest)) return texts;
+    throw new TypeError(
+      `the script answered ${longest.length} characters, more than it ever needs`,
+    );
   } catch (reason) {
     return fail(reason);
   }
+}
+
+function isTooLong({ length }: string): boolean {
+  return length > LONGEST_TEXT;
 }
 
 function listOf(reply: unknown): readonly string[] {

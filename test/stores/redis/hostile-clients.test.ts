@@ -195,6 +195,24 @@ for (const whenUnavailable of ["throw", "allow", "local"] as const) {
   });
 }
 
+test("a reply of many megabytes is refused before it is taken apart", async () => {
+  const piece = ["\t", "s5\n", "!1", "0 ", ":1", "1", "+1\ts5\t1 0 0"];
+  for (const text of piece.map((each) => each.repeat(3e7 / each.length))) {
+    const client = { runScript: async () => text };
+    const limiter = RedisRateLimiter.create(client, "a", 5, QUICK);
+    const other = RedisRateLimiter.create(client, "b", 5, QUICK);
+    const places = RedisConcurrencyLimiter.create(client, "c", 5, {
+      ...{ ...QUICK, subscriber: { subscribe: raise, unsubscribe: raise } as never },
+    });
+    const both = allOf(limiter, other);
+    const calls = [() => limiter.acquire(), () => places.tryAcquire(), () => both.tryAcquire()];
+    for (const call of calls) {
+      assert.match(String(await failure(call)), /the script answered \d+ characters, more than/);
+    }
+    await Promise.all([limiter.close(), other.close(), places.close()]);
+  }
+});
+
 /** Whether a call ends, with any outcome. */
 async function within(ms: number, call: () => unknown): Promise<string> {
   let timer: NodeJS.Timeout | undefined;
