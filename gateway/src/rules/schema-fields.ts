@@ -50,6 +50,7 @@ const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9a-z-]+$/i;
 /** The path to which a rule applies, with everything below it. */
 export function path() {
   return text(PLAIN, PATH).superRefine((found, context) => {
+    if (!PATH.test(found)) return; // reported already
     const unknown = found
       .split("/")
       .find((segment) => PARAMETER.test(segment) && !isParameter(segment));

@@ -212,6 +212,10 @@ test("an error names file, line, column, what was found and what is allowed", ()
       rule("}, { actor: ALL, unit: second, rpu: 6"),
       'r.yaml:2:48: found a second rule "/ all per second token bucket", the first is in line 2: give one of them a name',
     ],
+    [
+      "url: api\nrules: [{ actor: all, unit: day, rpu: 1 }]",
+      'r.yaml:1:6: url: found "api", allowed: a path: it begins with / and has no ?, #, ; or \\ in it, no . or .. as a segment, and * only as a whole segment',
+    ],
     ["hello", 'r.yaml:1:1: found "hello", allowed: a map of url, exact, except, host, rules'],
     ["", "r.yaml:1:1: found nothing, allowed: a url with rules, a list, or []"],
   ];

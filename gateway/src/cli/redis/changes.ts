@@ -62,7 +62,7 @@ export function addRateChanges(add: Add): void {
       const index = (policy ?? 1) - 1;
       const [was, now] = [declared[index], inForce[index]];
       if (was === undefined || now === undefined) {
-        throw new CliError(`${key} has ${declared.length} policies: --policy ${index + 1} is none`);
+        throw new CliError(`${key} has no policy ${index + 1}: it has ${declared.length}`);
       }
       const policies = atRate(declared, index, rate);
       return {

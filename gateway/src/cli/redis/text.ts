@@ -79,8 +79,8 @@ export function describe(entry: Entry, nowMs: number): string {
 }
 
 function rateText({ declaredRate, rate }: PolicyEntry, { isSet }: RateEntry): string {
-  const set = isSet && rate !== declaredRate ? `, set; declared ${round(declaredRate)}/s` : "";
-  return `${round(rate)}/s${set}`;
+  const set = isSet && rate !== declaredRate ? `, set; declared ${perSecond(declaredRate)}` : "";
+  return `${perSecond(rate)}${set}`;
 }
 
 function limitOf({ held, waiting, limits }: ConcurrencyEntry): string {
@@ -101,6 +101,11 @@ function waitOf(ms: number): string {
 /** The same in a sentence. */
 function whenOf(ms: number): string {
   return ms === 0 ? "now" : `in ${waitOf(ms)}`;
+}
+
+/** Below 1 with four digits: with three decimal places one permit an hour would be 0 a second. */
+function perSecond(rate: number): string {
+  return `${rate < 1 ? Number(rate.toPrecision(4)) : round(rate)}/s`;
 }
 
 function round(value: number): string {

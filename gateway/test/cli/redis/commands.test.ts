@@ -45,7 +45,7 @@ test("ls lists limiters of every kind, and changes nothing", async () => {
   await users.for("ann[1]").tryAcquire(3);
   const both = {
     second: gcra({ limit: 5, periodMs: 1000 }),
-    day: smoothBursty({ permitsPerSecond: 1 }),
+    hour: gcra({ limit: 1, periodMs: 3_600_000 }),
   };
   await RedisLimiter.create(redis, "both", both).tryAcquire();
   const reports = RedisConcurrencyLimiter.create(redis, "reports", 2);
@@ -59,7 +59,7 @@ test("ls lists limiters of every kind, and changes nothing", async () => {
   assert.is(code, 0);
   assert.match(out, /l:github +smooth +10\/s +0 of 11/);
   assert.match(out, /l:api%5Bx%25\[ann\[1\] +gcra +1\.667\/s +97(\.\d+)? of 100 +now/);
-  assert.match(out, /l:both +gcra +5\/s/);
+  assert.match(out, /l:both +gcra +5\/s.*\n +gcra +0\.0002778\/s +0 of 1/);
   assert.match(out, /c:reports +at once +2 +1 held/);
   assert.match(out, /l:other +not a limiter/);
   assert.match(out, /4 limiters, 2 other keys\n/);
