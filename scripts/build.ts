@@ -105,7 +105,7 @@ function withClassNames(text: string): string {
 /** Returns the CommonJS of an ES module that imports packages: they may be of either kind. */
 async function withInterop(text: string): Promise<string> {
   const { code } = await transform(text, { format: "cjs", platform: "node", target: "es2022" });
-  return code;
+  return withClassNames(code);
 }
 
 /** Returns the CommonJS of an ES module that esbuild has written, and that imports only other such modules: no cycles. */

@@ -279,6 +279,18 @@ test("its ES modules and its CommonJS build work together in one process", () =>
   run(consumer, process.execPath, "both-builds.js");
 });
 
+test("classes have their own names in both builds", () => {
+  const renamed = packed["smooth-limiter"]
+    .filter((path) => path.endsWith(".js"))
+    .flatMap((path) =>
+      fs.readFileSync(join(project, path), "utf8").match(/\bclass (_\w+|\w+\d)\b/g),
+    );
+  assert.equal(
+    renamed.filter((name) => name !== null),
+    [],
+  );
+});
+
 test("copies of the package recognize each other by the version in package.json", () => {
   const { version } = JSON.parse(fs.readFileSync("package.json", "utf8"));
   assert.equal(VERSION, version);
