@@ -62,9 +62,8 @@ function placesOf({ name, scope }: ConnectionRule, context: RuleContext): Places
 }
 
 function sharedLimiter(name: string, limit: number, context: RuleContext): RedisConcurrencyLimiter {
-  const { redis, prefix, hashTag, timeoutMs, whenUnavailable, instances } = context;
-  const options = { prefix, hashTag, timeoutMs, whenUnavailable, instances };
-  return RedisConcurrencyLimiter.create(redis as RedisClient, name, limit, options);
+  const { redis, onRedis } = context;
+  return RedisConcurrencyLimiter.create(redis as RedisClient, name, limit, onRedis);
 }
 
 /** Returns why the gateway's client of Redis cannot count connections; undefined if it can. */

@@ -223,16 +223,13 @@ function limiterSettings(
   if (redis !== undefined) {
     RedisLimiter.create(redis, "none", gcra({ limit: 1, periodMs: 1 }), { hashTag });
   }
+  checkNumber("maxKeys", maxKeys, atLeastOne);
+  if (clock !== undefined) checkClock(clock);
   return {
     redis,
-    prefix,
-    hashTag,
-    timeoutMs,
-    maxKeys: checkNumber("maxKeys", maxKeys, atLeastOne),
-    instances,
-    whenUnavailable,
-    whenFull,
-    clock: clock && checkClock(clock),
+    onRedis: { prefix, hashTag, timeoutMs, whenUnavailable, instances },
+    inProcess: { maxKeys, whenFull, clock },
+    clock,
   };
 }
 

@@ -3,13 +3,14 @@ import {
   type Clock,
   fixedWindow,
   KeyedLimiter,
+  type KeyedLimiterOptions,
   Limiter,
   type LocalLimiter,
   PermitsExceedCapacityError,
   type Policy,
   systemClock,
 } from "smooth-limiter";
-import { type RedisClient, RedisLimiter } from "smooth-limiter/redis";
+import { type RedisClient, RedisLimiter, type RedisLimiterOptions } from "smooth-limiter/redis";
 import type { GuardedActor } from "./actors/guarded.ts";
 import { keyOfActor } from "./actors/key.ts";
 import { ALGORITHMS, type RuleAlgorithm, type RuleAlgorithms } from "./rules/algorithms.ts";
@@ -24,13 +25,13 @@ export interface RuleContext {
   readonly algorithms: RuleAlgorithms;
   readonly costs: ReadonlyMap<string, GuardedCost>;
   readonly redis: RedisClient | undefined;
-  readonly prefix: string;
-  readonly hashTag: string | undefined;
-  readonly timeoutMs: number;
-  readonly whenUnavailable: "local" | "allow" | "throw";
-  readonly instances: number | "auto" | (() => number);
-  readonly maxKeys: number;
-  readonly whenFull: "refuse" | "evict";
+  /** The options of all limiters on Redis. */
+  readonly onRedis: Pick<
+    RedisLimiterOptions,
+    "prefix" | "hashTag" | "timeoutMs" | "whenUnavailable" | "instances"
+  >;
+  /** Those of all limiters in this process. */
+  readonly inProcess: Pick<KeyedLimiterOptions, "maxKeys" | "whenFull" | "clock">;
   readonly clock: Clock | undefined;
 }
 
@@ -119,6 +120,13 @@ export class Limits {
     this.policies = policies;
     const kin = before !== undefined && isKin(policies, before.policies) ? before : undefined;
     const { name, scope, limitKey, blockMs } = policies.rule;
+    const create = (policy: Policy, suffix = "", keptAt?: string) => {
+      const { redis, onRedis, inProcess, clock } = context;
+      const named = `${name}${suffix}`;
+      if (scope === "local") return KeyedLimiter.create(policy, { ...inProcess, name: named });
+      const options = { ...onRedis, clock, limitKey: keptAt };
+      return RedisLimiter.create(redis as RedisClient, named, policy, options);
+    };
     const open = (allowance: Allowance, was?: Keys, keptAt?: string): Keys => {
       const { policy } = allowance;
       const { limiters } = was ?? {};
@@ -128,11 +136,8 @@ export class Limits {
         return { ...allowance, limiters };
       }
       // the state on Redis is found by its name, and follows the numbers that a call declares
-      if (scope === "global") {
-        return { ...allowance, limiters: onRedis(name, policy, context, keptAt) };
-      }
       if (!(limiters instanceof KeyedLimiter)) {
-        return { ...allowance, limiters: inProcess(name, policy, context) };
+        return { ...allowance, limiters: create(policy, "", keptAt) };
       }
       limiters.update(policy);
       return { ...allowance, limiters };
@@ -149,11 +154,7 @@ export class Limits {
     if (blockMs !== undefined) {
       const policy = fixedWindow({ limit: 1, windowMs: blockMs, align: "first" });
       const isSameBlock = kin !== undefined && kin.policies.rule.blockMs === blockMs;
-      this.#blocks =
-        (isSameBlock ? kin.#blocks : undefined) ??
-        (scope === "global"
-          ? onRedis(`${name} block`, policy, context, undefined)
-          : inProcess(`${name} block`, policy, context));
+      this.#blocks = (isSameBlock ? kin.#blocks : undefined) ?? create(policy, " block");
     }
     if (kin !== undefined && scope === "local") this.#takeOver(kin, unixMs(context.clock));
   }
@@ -263,20 +264,4 @@ function isSame(one: Policy, other: Policy): boolean {
     one.numbers.length === other.numbers.length &&
     one.numbers.every((number, i) => number === other.numbers[i])
   );
-}
-
-function inProcess(name: string, policy: Policy, context: RuleContext): KeyedLimiter {
-  const { clock, maxKeys, whenFull } = context;
-  return KeyedLimiter.create(policy, { name, clock, maxKeys, whenFull });
-}
-
-function onRedis(
-  name: string,
-  policy: Policy,
-  context: RuleContext,
-  limitKey: string | undefined,
-): RedisLimiter {
-  const { redis, prefix, hashTag, timeoutMs, whenUnavailable, instances, clock } = context;
-  const options = { prefix, hashTag, timeoutMs, whenUnavailable, instances, clock, limitKey };
-  return RedisLimiter.create(redis as RedisClient, name, policy, options);
 }

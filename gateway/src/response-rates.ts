@@ -25,14 +25,13 @@ export class ActiveRate extends RuleInForce<RateRule> {
   constructor(rule: RateRule, context: RuleContext, before: ActiveRate | undefined) {
     super(rule, context);
     const { name, actor, overrides } = rule;
-    const { clock, maxKeys } = context;
     this.#context = context;
     const kin = before?.rule.actor === actor ? before : undefined;
     const open = ({ bytesPerSecond, afterBytes }: RateNumbers, was?: SharedRate): SharedRate => {
       const policy = smoothBursty({ permitsPerSecond: bytesPerSecond });
       was?.limiters.update(policy);
       // a response under way must not fail because there are too many actors
-      const options = { name, clock, maxKeys, whenFull: "evict" } as const;
+      const options = { ...context.inProcess, name, whenFull: "evict" } as const;
       const limiters = was?.limiters ?? KeyedLimiter.create(policy, options);
       return { bytesPerSecond, afterBytes, limiters };
     };
