@@ -128,9 +128,10 @@ class CasStore implements Store {
   #guess(key: string, now: number | undefined): Known | undefined {
     const { comparesTime, hasClock, clock } = this.#backend;
     if (!comparesTime || this.#limitKeys.length > 0) return undefined;
-    const saved = this.#lastWrites.guess(key);
+    const last = this.#lastWrites.guess(key);
     const time = now ?? (hasClock ? clock.now : unixMicros());
-    return saved && time !== undefined ? { saved, now: time, limits: [] } : undefined;
+    if (last === undefined || time === undefined) return undefined;
+    return { saved: last.bytes, decoded: last.state, now: time, limits: [] };
   }
 
   /**
@@ -152,7 +153,7 @@ class CasStore implements Store {
       const saved = await this.#backend.get(key).catch(() => undefined);
       if (!holds(saved, batchId)) throw error;
     }
-    this.#lastWrites.wrote(key, before, next.bytes);
+    this.#lastWrites.wrote(key, before, next);
     return true;
   }
 
@@ -172,7 +173,8 @@ class CasStore implements Store {
 }
 
 /** The state of a key, the time, microseconds, and the limits kept elsewhere. */
-type Known = Required<Pick<FrameOptions, "now" | "limits">> & Pick<FrameOptions, "saved">;
+type Known = Required<Pick<FrameOptions, "now" | "limits">> &
+  Pick<FrameOptions, "saved" | "decoded">;
 
 /** Whether this batch is the last of its caller that was written. */
 function holds(saved: Uint8Array | undefined, batchId: BatchId | undefined): boolean {

@@ -27,6 +27,7 @@ import { PolicyStates } from "./policy-states.ts";
 import {
   decodeState,
   encodeState,
+  MOST_CALLERS,
   type Saved,
   type SavedState,
   StateError,
@@ -65,6 +66,8 @@ export interface FrameOptions {
   readonly tolerance?: number;
   /** The state; undefined: there is none, or it has expired. */
   readonly saved: Uint8Array | undefined;
+  /** The decoded bytes of `saved`, where they are known. */
+  readonly decoded?: SavedState | undefined;
   /** The texts under the keys in which limits are kept; undefined: the key is absent. */
   readonly limits?: readonly (string | undefined)[];
 }
@@ -93,7 +96,7 @@ export class Frame {
 
   /** @throws StateError if the bytes are not the state of a limiter */
   constructor(options: FrameOptions) {
-    const { declared, now, saved } = options;
+    const { declared, now, saved, decoded } = options;
     const base = Math.floor(now / UNIT) * UNIT;
     this.#options = options;
     this.#states = new PolicyStates(base, now - base);
@@ -103,7 +106,7 @@ export class Frame {
       return;
     }
     try {
-      this.#load(decodeState(saved));
+      this.#load(decoded ?? decodeState(saved));
     } catch (error) {
       throw error instanceof StateError ? error : new StateError(saved, error);
     }
@@ -340,18 +343,19 @@ export class Frame {
     const states = this.#states;
     const settings = this.#settings;
     const isPaused = states.pausedUntil > states.now;
-    const bytes = encodeState({
+    const state: SavedState = {
       base: states.base,
-      last: states.now,
-      batchIds: batchId === undefined ? others : [...others, batchId],
+      last: Math.trunc(states.now),
+      batchIds: batchId === undefined ? others : [...others, batchId].slice(-MOST_CALLERS),
       numbers: this.#inForce,
       settings,
       doubles: isPaused ? [...states.dump(), states.pausedUntil] : states.dump(),
-    });
-    if (settings.length > 0) return { bytes, lifeMs: Infinity };
+    };
+    const bytes = encodeState(state);
+    if (settings.length > 0) return { bytes, state, lifeMs: Infinity };
     const slackMs = this.#options.isStoreTime ? SECOND_MS : HOUR_MS;
     const lifeMs = Math.ceil(states.lifetime() / 1000) + slackMs;
-    return { bytes, lifeMs: Math.min(LONGEST_MS, lifeMs) };
+    return { bytes, state, lifeMs: Math.min(LONGEST_MS, lifeMs) };
   }
 }
 

@@ -4,14 +4,15 @@
  * the time, so wrong knowledge costs a failed write and never a permit.
  */
 
-/** How many states are kept, and the size of the largest one: together at most about 5 MB. */
+import type { Saved } from "./state-bytes.ts";
+
+/** How many states are kept, and the size of the largest one: together at most about 15 MB, decoded and encoded. */
 const MOST_KEYS = 10_000;
 const MOST_BYTES = 512;
 /** A reading of the store's clock counts for so long, microseconds: the clocks drift apart. */
 const READING_COUNTS = 5_000_000;
 
-interface LastWrite {
-  readonly bytes: Uint8Array;
+interface LastWrite extends Pick<Saved, "bytes" | "state"> {
   /** Whether the state before this one was this process' own, too. */
   readonly isAlone: boolean;
 }
@@ -21,17 +22,18 @@ export class LastWrites {
   readonly #writes = new Map<string, LastWrite>();
 
   /** Returns the state of a key that probably no other process writes. */
-  guess(key: string): Uint8Array | undefined {
+  guess(key: string): Pick<Saved, "bytes" | "state"> | undefined {
     const last = this.#writes.get(key);
-    return last?.isAlone === true ? last.bytes : undefined;
+    return last?.isAlone === true ? last : undefined;
   }
 
   /** @param before the state that was replaced */
-  wrote(key: string, before: Uint8Array | undefined, bytes: Uint8Array): void {
+  wrote(key: string, before: Uint8Array | undefined, { bytes, state }: Saved): void {
     const last = this.#writes.get(key);
     this.#writes.delete(key);
     if (bytes.length > MOST_BYTES) return;
-    this.#writes.set(key, { bytes, isAlone: last !== undefined && isEqual(last.bytes, before) });
+    const isAlone = last !== undefined && isEqual(last.bytes, before);
+    this.#writes.set(key, { bytes, state, isAlone });
     if (this.#writes.size <= MOST_KEYS) return;
     const [oldest = ""] = this.#writes.keys();
     this.#writes.delete(oldest);

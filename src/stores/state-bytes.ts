@@ -23,7 +23,7 @@ export const UNIT = 2 ** 24;
 const HEAD_BYTES = 11;
 const CALLER_LENGTH = 8;
 const CALLER_BYTES = CALLER_LENGTH + 4;
-const MOST_CALLERS = 64;
+export const MOST_CALLERS = 64;
 const LONGEST_NUMBERS = 0xffff;
 
 // each costs more to create than to use
@@ -35,7 +35,7 @@ export interface SavedState {
   /** Microseconds of Unix time. */
   readonly base: number;
   readonly last: number;
-  /** The last batch of each caller that changed something, the latest last. */
+  /** The last batch of each caller that changed something, the latest last; at most `MOST_CALLERS`. */
   readonly batchIds: readonly BatchId[];
   readonly numbers: string;
   readonly settings: readonly string[];
@@ -46,6 +46,8 @@ export interface SavedState {
 /** The value to save under a key. */
 export interface Saved {
   readonly bytes: Uint8Array;
+  /** The state that the bytes encode. */
+  readonly state: SavedState;
   /** How long it must be kept, ms; `Infinity`: until it is replaced. */
   readonly lifeMs: number;
 }
@@ -63,10 +65,21 @@ export class StateError extends Error {
 /** A state has more numbers than fit. */
 export class TooLongError extends RangeError {}
 
+/** The text that was encoded last, and its bytes: most states have the numbers of the one before. */
+let lastText = "";
+let lastBytes: Uint8Array = new Uint8Array();
+
+function encodeText(text: string): Uint8Array {
+  if (text !== lastText) {
+    lastBytes = ENCODER.encode(text);
+    lastText = text;
+  }
+  return lastBytes;
+}
+
 export function encodeState(state: SavedState): Uint8Array {
-  const { base, last, numbers, settings, doubles } = state;
-  const batchIds = state.batchIds.slice(-MOST_CALLERS);
-  const text = ENCODER.encode([numbers, ...settings].join("\t"));
+  const { base, last, batchIds, numbers, settings, doubles } = state;
+  const text = encodeText(settings.length === 0 ? numbers : [numbers, ...settings].join("\t"));
   if (text.length > LONGEST_NUMBERS) {
     throw new TooLongError(
       `the numbers of all policies, and of those set at run time, take ${text.length} bytes; at most ` +

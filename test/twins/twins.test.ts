@@ -14,7 +14,7 @@ import { FrameStore } from "../../src/stores/frame-store.ts";
 import { type Script, type ScriptRunner, scriptRunner } from "../../src/stores/redis/client.ts";
 import { luaTwins } from "../../src/stores/redis/lua.gen.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
-import { describeState } from "../../src/stores/state-bytes.ts";
+import { decodeState, describeState } from "../../src/stores/state-bytes.ts";
 import type { Answer, StoreReply, StoreRequest } from "../../src/stores/store.ts";
 import { samplesOf, wildPermits } from "../support/algorithms/samples.ts";
 import { MapBackend } from "../support/stores/map-backend.ts";
@@ -247,7 +247,13 @@ function rehearse({ start, callers, calls }: History): Step[] {
       numbers.set(process, Math.max(number, numbers.get(process) ?? 0));
       batchId = { caller: `process${process}`, number };
     }
-    const saved = () => frame.saved("") ?? { bytes: undefined, lifeMs: undefined };
+    const saved = () => {
+      const { bytes, lifeMs, state } = frame.saved("") ?? {};
+      if (bytes !== undefined && !isDeepStrictEqual(decodeState(bytes), state)) {
+        throw new Error(`${describeState(bytes)} is decoded from ${JSON.stringify(state)}`);
+      }
+      return { bytes, lifeMs };
+    };
     const expected = orLost(() => frame.runBatch("", declared, requests, now, [], batchId));
     if (expected instanceof LostReplyError) {
       return { declared, now, requests, batchId, expected, ...saved() };

@@ -189,7 +189,8 @@ class PostgresBackend {
       return this.compareAndSetWithin(key, before, after, lifeMs, -Infinity, Infinity);
     }
     const values = [textOf(key), after, Math.min(lifeMs, LONGEST_LIFE_MS)];
-    const isNew = await this.#changes(this.#orCreate(this.#insert, values));
+    const insert = async () => [hasChanged(await this.#orCreate(this.#insert, values))];
+    const [isNew = false] = await insert().catch(noneOf);
     if (isNew) void this.#countNew(textOf(key));
     return isNew;
   }
@@ -209,28 +210,16 @@ class PostgresBackend {
   /** Returns which of the writes have changed their rows. */
   async #write(writes: readonly Write[]): Promise<readonly boolean[]> {
     const [only] = writes;
-    if (only !== undefined && writes.length === 1) {
-      return [await this.#changes(this.#runner.run(this.#update, only))];
-    }
-    const listed = writes.map((values, i) => [i, ...values.map(jsonOf)]);
     try {
+      if (only !== undefined && writes.length === 1) {
+        return [hasChanged(await this.#runner.run(this.#update, only))];
+      }
+      const listed = writes.map((values, i) => [i, ...values.map(jsonOf)]);
       const { rows } = await this.#runner.run(this.#updateAll, [JSON.stringify(listed)]);
       const written = new Set(rows.map((row) => (row as { i: number }).i));
       return writes.map((_, i) => written.has(i));
     } catch (error) {
-      if (LOST_RACES.has(codeOf(error))) return [];
-      throw error;
-    }
-  }
-
-  /** Returns whether a write has changed its row. */
-  async #changes(write: Promise<Result>): Promise<boolean> {
-    try {
-      const { rows, rowCount = rows.length } = await write;
-      return rowCount > 0;
-    } catch (error) {
-      if (LOST_RACES.has(codeOf(error))) return false;
-      throw error;
+      return noneOf(error);
     }
   }
 
@@ -266,6 +255,17 @@ class PostgresBackend {
       this.#isSweeping = false;
     }
   }
+}
+
+/** Returns whether a write has changed its row. */
+function hasChanged({ rows, rowCount = rows.length }: Result): boolean {
+  return rowCount > 0;
+}
+
+/** Returns that no row was changed, if the error says that other writers came first. */
+function noneOf(error: unknown): readonly boolean[] {
+  if (LOST_RACES.has(codeOf(error))) return [];
+  throw error;
 }
 
 /** A text of PostgreSQL cannot contain a NUL. */
