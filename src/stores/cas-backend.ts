@@ -192,12 +192,8 @@ function checkBytes(call: () => string, bytes: unknown): Uint8Array | undefined 
   );
 }
 
-/**
- * Calls the backend.
- *
- * @throws if it throws, or does not return a promise
- */
-function promised<T>(call: () => string, run: () => Promise<T> | undefined): Promise<T> {
+/** Calls the backend; an exception, or a result that is not a promise, becomes a rejection. */
+async function promised<T>(call: () => string, run: () => Promise<T> | undefined): Promise<T> {
   let promise: unknown;
   try {
     promise = run();
