@@ -25,6 +25,7 @@ import type {
 import { decision, passing } from "../decision.ts";
 import { GaveUpError } from "../gave-up.ts";
 import {
+  ForeignMember,
   type Look,
   type Part,
   type RateMember,
@@ -42,13 +43,10 @@ const stepsOf = /* @__PURE__ */ oncePerProcess(
   () => new WeakMap<CombiningStore, RemoteSteps>(),
 );
 
-/** Returns the member for a combination; undefined if the limiter's store does not support combinations. */
-export function remoteMember(
-  queue: RemoteQueue,
-  enter: RateMember["enter"],
-): RateMember | undefined {
+/** @param enter of the fair calls in front of the queue */
+export function remoteMember(queue: RemoteQueue, enter: RateMember["enter"]): RateMember {
   const store = queue.link.place?.store;
-  if (store === undefined) return undefined;
+  if (store === undefined) return new ForeignMember(queue, enter);
   const steps = stepsOf.get(store) ?? new RemoteSteps(store);
   stepsOf.set(store, steps);
   return new RemoteMember(queue, steps, enter);

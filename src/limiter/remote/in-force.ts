@@ -8,6 +8,8 @@ import { openPolicyState } from "../../stores/joint-policy-state.ts";
 import type { PolicyList } from "../../stores/policies.ts";
 import type { PolicyState } from "../../stores/policy-state.ts";
 import type { LimitNote, StoreReply } from "../../stores/store.ts";
+import { decision } from "../decision.ts";
+import type { Decision } from "../limiter-api.ts";
 
 const NONE: readonly LimitNote[] = [];
 
@@ -63,6 +65,17 @@ export class InForce {
   closed(amount: Amount): number {
     const asked = (policy: number) => typeof amount === "number" || Boolean(amount[policy]);
     return this.#names.findIndex((_, policy) => this.closes(policy) && asked(policy));
+  }
+
+  /** Returns the rejection of a request that asks a policy with the limit 0; undefined: there is none. */
+  rejection(amount: Amount): Decision | undefined {
+    const closed = this.closed(amount);
+    if (closed < 0) return undefined;
+    const quotas = this.policyState.quotas(0).map((quota, i) => {
+      const isClosed = this.closes(i);
+      return { ...quota, allowed: !isClosed, ...(isClosed && { limit: 0, remaining: 0 }) };
+    });
+    return decision(this.#names, quotas, amount, Infinity, closed);
   }
 
   /** Returns whether the limit of that policy is 0 now. */
