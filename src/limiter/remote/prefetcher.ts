@@ -28,11 +28,11 @@
 import { atExit } from "../../ground/at-exit.ts";
 import type { Timer } from "../../ground/clock.ts";
 import type { Amount } from "../../ground/permits.ts";
-import type { Answer } from "../../stores/store.ts";
+import { type Answer, AT_ONCE } from "../../stores/store.ts";
 import { Fifo } from "../fifo.ts";
 import {
   answerOf,
-  BufferGrant,
+  type BufferGrant,
   type Chunk,
   type DrawnPermits,
   PermitBuffer,
@@ -101,8 +101,8 @@ export class Prefetcher implements PermitSource {
   }
 
   /** Puts a grant of the buffer back into it, up to its size; the rest returns to the store. */
-  async returnToStore(amount: Amount, answer: Answer): Promise<void> {
-    if (!(answer instanceof BufferGrant)) {
+  async returnToStore(amount: Amount, answer: Answer | BufferGrant): Promise<void> {
+    if (!("parts" in answer)) {
       await this.#link.returnToStore(amount, answer);
       return;
     }
@@ -174,14 +174,14 @@ export class Prefetcher implements PermitSource {
     return true;
   }
 
-  #promise(permits: number, longest: number): Answer | undefined {
+  #promise(permits: number, longest: number): Answer | BufferGrant | undefined {
     if (permits > this.#buffer.left || this.#asked > 0) return undefined;
     const wait = this.#waitFor(permits);
     if (wait > longest) return NO;
-    const grant = new BufferGrant(wait);
+    const parts: DrawnPermits[] = [];
     this.#ready = 0;
-    this.#buffer.draw(permits, grant.parts);
-    return grant;
+    this.#buffer.draw(permits, parts);
+    return { ...AT_ONCE, wait, parts };
   }
 
   #waitFor(permits: number): number {
