@@ -69,7 +69,7 @@ export class Prefetcher implements PermitSource {
   #refill: Refill | undefined;
   /** The reach of the last refill that was cut short: other callers have reserved up to there. */
   #cutAt = -Infinity;
-  /** Callers that wait for the refill. */
+  /** Callers that wait for the refill, or for the answer to an earlier caller. */
   readonly #expecting = new Fifo<RemoteWaiter>();
   /** How many callers wait for an answer of the store. */
   #asked = 0;
@@ -158,13 +158,10 @@ export class Prefetcher implements PermitSource {
   }
 
   #ask(caller: RemoteWaiter): void {
-    const permits = permitsOf(caller.amount);
     this.#ready = 0;
-    if (this.#expecting.size > 0 || !this.#serve(caller)) {
-      if (this.#mayServe(permits)) this.#expecting.append(caller);
-      else this.#askStore(caller);
-    }
-    if (this.#size.fits(permits)) this.#fetchNext();
+    this.#expecting.append(caller);
+    this.#serveExpecting();
+    if (this.#size.fits(permitsOf(caller.amount))) this.#fetchNext();
   }
 
   #serve(caller: RemoteWaiter): boolean {
@@ -191,12 +188,6 @@ export class Prefetcher implements PermitSource {
     return Math.max(0, Math.max(this.#buffer.dueOf(permits), line.turn) - now);
   }
 
-  /** Returns whether the buffer may be able to serve the caller once all earlier ones have answers. */
-  #mayServe(permits: number): boolean {
-    const isLater = this.#expecting.size > 0 || this.#refill !== undefined;
-    return isLater || (this.#asked > 0 && permits <= this.#buffer.left);
-  }
-
   /** Sends the caller's request to the store. No later caller overtakes it. */
   #askStore(caller: RemoteWaiter, error?: unknown): void {
     this.#asked += 1;
@@ -210,13 +201,15 @@ export class Prefetcher implements PermitSource {
     else this.#link.refuse(caller, error);
   }
 
-  /** Serves callers that wait for a refill, in order, up to the first that still has to wait. */
+  /**
+   * Serves callers in order, up to the first that has to wait: for the refill, or for the answer to an earlier
+   * caller. Those that the buffer cannot serve ask the store.
+   */
   #serveExpecting(): void {
     for (let caller = this.#expecting.head; caller !== undefined; caller = this.#expecting.head) {
-      const permits = permitsOf(caller.amount);
       const isServed = caller.gone || this.#serve(caller);
-      const waits = this.#refill !== undefined || permits <= this.#buffer.left;
-      if (!isServed && waits) break;
+      const isInBuffer = permitsOf(caller.amount) <= this.#buffer.left;
+      if (!isServed && (this.#refill !== undefined || isInBuffer)) break;
       this.#expecting.remove(caller);
       if (!isServed) this.#askStore(caller);
     }
