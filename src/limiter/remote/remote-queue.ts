@@ -38,7 +38,7 @@ import type { Parts } from "./remote-options.ts";
 import { RemoteReservation } from "./remote-reservation.ts";
 import { Caller, type RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
 import { whenUnavailable } from "./when-unavailable/index.ts";
-import type { HereHost } from "./when-unavailable/local.ts";
+import type { HereHost } from "./when-unavailable/local-fallback.ts";
 import type { ThrowWhenUnavailable } from "./when-unavailable/throw.ts";
 
 type ReservedInStore = Parameters<WaiterHost["reserved"]>[0];

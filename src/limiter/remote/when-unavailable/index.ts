@@ -1,5 +1,6 @@
 import { instancesOf, type Parts } from "../remote-options.ts";
-import { AllowWhenUnavailable, type HereHost, LocalWhenUnavailable } from "./local.ts";
+import { AllowWhenUnavailable, LocalWhenUnavailable } from "./local.ts";
+import type { HereHost } from "./local-fallback.ts";
 import { ThrowWhenUnavailable } from "./throw.ts";
 import { WaitWhenUnavailable } from "./wait.ts";
 

@@ -13,14 +13,19 @@ import type { Decision } from "../../limiter-api.ts";
 import { Timeline } from "../../timeline.ts";
 import { Waiter } from "../../waiter.ts";
 import { WaiterQueue } from "../../waiter-queue.ts";
-import type { ChangeVerb, Here, Visitor } from "../permit-request.ts";
+import type { ChangeVerb, Here, PermitRequest, Visitor } from "../permit-request.ts";
 import type { Parts } from "../remote-options.ts";
 
 /** How long the number of processes that share the limit is used before it is read again, microseconds. */
 const SHARE_HOLDS = 1_000_000;
 
-/** `hasRoom` returns whether `maxWaiting` allows that many more permits; `full` is the error if not. */
-export interface Room {
+/** The part of the queue that the strategies "local" and "allow" use. */
+export interface HereHost {
+  readonly isAway: boolean;
+  send(request: PermitRequest): void;
+  /** Pauses the limiter on the store, and callers with permits promised by the store. */
+  pause(micros: number): void;
+  /** Returns whether `maxWaiting` allows that many more permits; `full` is the error if not. */
   hasRoom(amount: Amount): boolean;
   full(amount: Amount, policies: readonly Policy[]): Error;
 }
@@ -31,18 +36,9 @@ export interface LocalShare {
   open(fraction: number, now: number, epoch: number): PolicyState;
 }
 
-/** The result of an outage, for the store when it is back. */
-export interface Settlement {
-  readonly used: Amount;
-  /** How much longer a pause lasts, microseconds. */
-  readonly pause: number;
-  /** The callers that still wait, in order. */
-  readonly callers: readonly Visitor[];
-}
-
 export class LocalFallback implements Here {
   readonly #parts: Parts;
-  readonly #room: Room;
+  readonly #host: HereHost;
   readonly #share: LocalShare;
   readonly #time: Timeline;
   readonly #queue: WaiterQueue;
@@ -59,9 +55,9 @@ export class LocalFallback implements Here {
   #pausedUntil = 0;
   #sentWasRun = false;
 
-  constructor(parts: Parts, room: Room, share: LocalShare) {
+  constructor(parts: Parts, host: HereHost, share: LocalShare) {
     this.#parts = parts;
-    this.#room = room;
+    this.#host = host;
     this.#share = share;
     this.#whole = parts.inForce.policyState;
     this.#policies = parts.inForce.policies;
@@ -103,7 +99,7 @@ export class LocalFallback implements Here {
       this.#letIn(visitor);
       return;
     }
-    const mayWait = this.#room.hasRoom(amount) && !queue.overflows(now, amount);
+    const mayWait = this.#host.hasRoom(amount) && !queue.overflows(now, amount);
     if (!mayWait || queue.instant(now, amount) > now + left) {
       visitor.refuse(() => this.#full(amount));
       return;
@@ -146,7 +142,7 @@ export class LocalFallback implements Here {
       this.#parts.stats.granted(amount);
       return passing(queue.policyState.names, queue.policyState.quotas(now), amount);
     }
-    return queue.look(now, amount, () => this.#room.hasRoom(amount));
+    return queue.look(now, amount, () => this.#host.hasRoom(amount));
   }
 
   change(verb: ChangeVerb, amount: Amount, isSent: boolean): void {
@@ -174,8 +170,12 @@ export class LocalFallback implements Here {
     this.#queue.pause(micros);
   }
 
-  /** Ends the fallback: the store is back. Reservations keep their instants and are part of `used`. */
-  retire(): Settlement {
+  /**
+   * Ends the fallback: the store is back. Reservations keep their instants and are part of `used`.
+   *
+   * @returns what was used; how much longer a pause lasts, microseconds; the callers that still wait, in order
+   */
+  retire() {
     this.#queue.catchUp();
     const visitors = [...this.#visitors];
     const callers = visitors.filter(({ isAwaited }) => isAwaited);
@@ -217,7 +217,7 @@ export class LocalFallback implements Here {
   }
 
   #full(amount: Amount): Error {
-    return this.#room.full(amount, this.#shares);
+    return this.#host.full(amount, this.#shares);
   }
 }
 

@@ -15,19 +15,11 @@ import {
   StoreCall,
 } from "../permit-request.ts";
 import type { Parts } from "../remote-options.ts";
-import { LocalFallback, type LocalShare, type Room } from "./local-fallback.ts";
+import { type HereHost, LocalFallback, type LocalShare } from "./local-fallback.ts";
 import { ThrowWhenUnavailable } from "./throw.ts";
 
 /** How often the state of a store in use is requested, ms. */
 const EVERY_MS = 50;
-
-/** The part of the queue that the strategies "local" and "allow" use. */
-export interface HereHost extends Room {
-  readonly isAway: boolean;
-  send(request: PermitRequest): void;
-  /** Pauses the limiter on the store, and callers with permits promised by the store. */
-  pause(micros: number): void;
-}
 
 /** Grants every request, except that a pause still holds. */
 export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalShare {
