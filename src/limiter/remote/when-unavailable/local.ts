@@ -12,7 +12,7 @@ import {
   changeOf,
   type Here,
   type PermitRequest,
-  StoreCall,
+  storeCall,
 } from "../permit-request.ts";
 import type { Parts } from "../remote-options.ts";
 import { type HereHost, LocalFallback, type LocalShare } from "./local-fallback.ts";
@@ -101,7 +101,7 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalS
     const { used, pause, callers } = settlement;
     if (pause > 0) this.host.pause(pause);
     const change = (verb: ChangeVerb) => (amount: Amount) => {
-      const call = new StoreCall(changeOf(verb, amount));
+      const call = storeCall(changeOf(verb, amount));
       call.promise.catch(() => {});
       this.host.send(call);
     };
@@ -185,7 +185,7 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
   #inquire(): PermitRequest {
     this.#cancelTimer();
     this.#nextMs = performance.now() + EVERY_MS;
-    const call = new StoreCall<void>({
+    const call = storeCall<void>({
       request: () => ({ verb: "deficit" }),
       result: ({ wait, deficit }) => {
         this.#knownAt = this.parts.line.now();
