@@ -90,8 +90,9 @@ export function storeCall<T>(options: CallOptions<T>): StoreCall<T> {
   const { request, result, takes = 0, isRepeatable = true, promisedUntil, here } = options;
   let resolve: (result: T) => void = () => {};
   let reject: (reason: unknown) => void = () => {};
-  const promise = new Promise<T>((...settlers) => {
-    [resolve, reject] = settlers;
+  const promise = new Promise<T>((resolves, rejects) => {
+    resolve = resolves;
+    reject = rejects;
   });
   const settle = (outcome: () => T) => {
     try {
@@ -101,7 +102,11 @@ export function storeCall<T>(options: CallOptions<T>): StoreCall<T> {
     }
   };
   return {
-    ...{ promise, gone: false, toStore: request, isRepeatable, promisedUntil },
+    promise,
+    gone: false,
+    toStore: request,
+    isRepeatable,
+    promisedUntil,
     runHere: here && ((...args) => settle(() => here(...args))),
     taken: ({ wait }) => (wait === 0 ? takes : 0),
     answer: (answer) => settle(() => result(answer)),
