@@ -3,7 +3,7 @@ import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import { type Amount, sameAmount } from "../../ground/permits.ts";
 import { type Answer, AT_ONCE, REFUSED, type StoreRequest } from "../../stores/store.ts";
 import type { Decision } from "../limiter-api.ts";
-import type { PendingRequest } from "./strategy.ts";
+import type { PendingRequest } from "./batcher.ts";
 
 export interface PermitRequest extends PendingRequest<Answer> {
   returnToStore(answer: Answer): void;

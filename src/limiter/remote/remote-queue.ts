@@ -25,6 +25,7 @@ import {
   refuseShares,
   shareIn,
 } from "../options.ts";
+import type { HereHost } from "./local-fallback.ts";
 import { PermitLink, type PermitSource } from "./permit-link.ts";
 import {
   type CallOptions,
@@ -37,9 +38,8 @@ import { Prefetcher } from "./prefetcher.ts";
 import type { Parts } from "./remote-options.ts";
 import { RemoteReservation } from "./remote-reservation.ts";
 import { Caller, type RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
-import { whenUnavailable } from "./when-unavailable/index.ts";
-import type { HereHost } from "./when-unavailable/local-fallback.ts";
-import type { ThrowWhenUnavailable } from "./when-unavailable/throw.ts";
+import type { ThrowWhenUnavailable } from "./strategy.ts";
+import { whenUnavailable } from "./when-unavailable.ts";
 
 type ReservedInStore = Parameters<WaiterHost["reserved"]>[0];
 

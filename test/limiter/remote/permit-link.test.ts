@@ -12,9 +12,8 @@ import {
   storeCall,
 } from "../../../src/limiter/remote/permit-request.ts";
 import type { Parts } from "../../../src/limiter/remote/remote-options.ts";
+import { ThrowWhenUnavailable, WaitWhenUnavailable } from "../../../src/limiter/remote/strategy.ts";
 import type { WaitLine } from "../../../src/limiter/remote/wait-line.ts";
-import { ThrowWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/throw.ts";
-import { WaitWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/wait.ts";
 import { Breaker } from "../../../src/stores/breaker.ts";
 import { listPolicies } from "../../../src/stores/policies.ts";
 import { isPermanent } from "../../../src/stores/redis/permanent.ts";

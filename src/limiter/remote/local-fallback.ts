@@ -3,18 +3,18 @@
  * share of the policies. When the store is back, callers that still wait are requested from it, and the
  * permits used here are charged to it. Reservations keep their instants.
  */
-import type { Policy } from "../../../algorithms/algorithm.ts";
-import type { PermitsExceedCapacityError } from "../../../ground/errors.ts";
-import type { Amount } from "../../../ground/permits.ts";
-import { lackedMore, sharesOf } from "../../../stores/outage-policy-state.ts";
-import type { PolicyState } from "../../../stores/policy-state.ts";
-import { passing } from "../../decision.ts";
-import type { Decision } from "../../limiter-api.ts";
-import { Timeline } from "../../timeline.ts";
-import { Waiter } from "../../waiter.ts";
-import { WaiterQueue } from "../../waiter-queue.ts";
-import type { ChangeVerb, Here, PermitRequest, Visitor } from "../permit-request.ts";
-import type { Parts } from "../remote-options.ts";
+import type { Policy } from "../../algorithms/algorithm.ts";
+import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
+import type { Amount } from "../../ground/permits.ts";
+import { lackedMore, sharesOf } from "../../stores/outage-policy-state.ts";
+import type { PolicyState } from "../../stores/policy-state.ts";
+import { passing } from "../decision.ts";
+import type { Decision } from "../limiter-api.ts";
+import { Timeline } from "../timeline.ts";
+import { Waiter } from "../waiter.ts";
+import { WaiterQueue } from "../waiter-queue.ts";
+import type { ChangeVerb, Here, PermitRequest, Visitor } from "./permit-request.ts";
+import type { Parts } from "./remote-options.ts";
 
 /** How long the number of processes that share the limit is used before it is read again, microseconds. */
 const SHARE_HOLDS = 1_000_000;

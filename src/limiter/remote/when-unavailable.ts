@@ -1,22 +1,22 @@
-/** The strategies that answer in this process while the store is away. */
-import type { StoreUnavailableError } from "../../../ground/errors.ts";
-import { MacrotaskGate } from "../../../ground/macrotask-gate.ts";
-import { type Amount, combine, sizeOf } from "../../../ground/permits.ts";
-import { openShare, openWithoutLimit, type Snapshot } from "../../../stores/outage-policy-state.ts";
-import type { PolicyList } from "../../../stores/policies.ts";
-import type { PolicyState } from "../../../stores/policy-state.ts";
-import type { Answer } from "../../../stores/store.ts";
-import { correct } from "../../reservation.ts";
+/** One strategy for each value of `whenUnavailable`: here those that answer in this process. */
+import type { StoreUnavailableError } from "../../ground/errors.ts";
+import { MacrotaskGate } from "../../ground/macrotask-gate.ts";
+import { type Amount, combine, sizeOf } from "../../ground/permits.ts";
+import { openShare, openWithoutLimit, type Snapshot } from "../../stores/outage-policy-state.ts";
+import type { PolicyList } from "../../stores/policies.ts";
+import type { PolicyState } from "../../stores/policy-state.ts";
+import type { Answer } from "../../stores/store.ts";
+import { correct } from "../reservation.ts";
+import { type HereHost, LocalFallback, type LocalShare } from "./local-fallback.ts";
 import {
   type ChangeVerb,
   changeOf,
   type Here,
   type PermitRequest,
   storeCall,
-} from "../permit-request.ts";
-import type { Parts } from "../remote-options.ts";
-import { type HereHost, LocalFallback, type LocalShare } from "./local-fallback.ts";
-import { ThrowWhenUnavailable } from "./throw.ts";
+} from "./permit-request.ts";
+import { instancesOf, type Parts } from "./remote-options.ts";
+import { ThrowWhenUnavailable, WaitWhenUnavailable } from "./strategy.ts";
 
 /** How often the state of a store in use is requested, ms. */
 const EVERY_MS = 50;
@@ -116,6 +116,7 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalS
  * requests that state now and then, with other requests, and counts what this process was granted since.
  */
 export class LocalWhenUnavailable extends AllowWhenUnavailable {
+  /** Returns how many processes share the limit. */
   readonly #instances: () => number;
   readonly #nothing: Amount;
   /** How many permits each policy lacked; undefined: the store has never answered. */
@@ -126,11 +127,10 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
   #nextMs = -Infinity;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** @param instances returns how many processes share the limit */
-  constructor(parts: Parts, host: HereHost, instances: () => number) {
+  constructor(parts: Parts, host: HereHost) {
     super(parts, host);
     const shape = parts.policyState.amount(1);
-    this.#instances = instances;
+    this.#instances = instancesOf(parts.instances, parts.processes);
     this.#nothing = combine(shape, shape, () => 0);
     this.#since = this.#nothing;
   }
@@ -203,4 +203,16 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
     clearTimeout(this.#timer);
     this.#timer = undefined;
   }
+}
+
+const STRATEGIES = {
+  throw: () => new ThrowWhenUnavailable(),
+  wait: () => new WaitWhenUnavailable(),
+  local: (parts: Parts, host: HereHost) => new LocalWhenUnavailable(parts, host),
+  allow: (parts: Parts, host: HereHost) => new AllowWhenUnavailable(parts, host),
+};
+
+/** Returns the strategy of the limiter's `whenUnavailable`. */
+export function whenUnavailable(parts: Parts, host: HereHost): ThrowWhenUnavailable {
+  return STRATEGIES[parts.whenUnavailable](parts, host);
 }
