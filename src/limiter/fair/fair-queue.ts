@@ -50,7 +50,7 @@ export class FairQueue {
 
   /** Puts the call into the line, and sends it if the window has room. */
   enter(call: FairCall): void {
-    if (this.#isImpossible(call.amount)) {
+    if (this.#store.parts.inForce.isImpossible(call.amount)) {
       // the limiter behind this one knows the error
       this.#ask(call).then(call.resolve, (error) => call.resolve(Promise.reject(error)));
       return;
@@ -103,11 +103,6 @@ export class FairQueue {
     const seen = await this.#store.peek(1).catch(() => undefined);
     if (seen !== undefined) this.#window.measured(this.now() - sentAt);
     this.#isMeasuring = false;
-  }
-
-  /** Whether the policies never let it through, however long it waits. */
-  #isImpossible(amount: Amount): boolean {
-    return this.#store.parts.inForce.policyState.earliest(0, amount) === Infinity;
   }
 
   get #permits(): number {

@@ -83,16 +83,16 @@ export class InForce {
     return this.#notes.some(({ policy, ignored }) => policy === index && ignored === undefined);
   }
 
-  /** Returns the error for a request that a limit of 0 rejects; undefined: no limit does. */
-  refusal(amount: Amount): PermitsExceedCapacityError | undefined {
-    const policy = this.closed(amount);
-    if (policy < 0) return undefined;
-    const permits = typeof amount === "number" ? amount : Number(amount[policy]);
-    return new PermitsExceedCapacityError(String(this.#names[policy]), permits, 0);
+  /** Returns whether the full policies never let the request through, however long it waits. */
+  isImpossible(amount: Amount): boolean {
+    return this.policyState.earliest(0, amount) === Infinity;
   }
 
-  /** Returns the error for a request that can never be let through. */
+  /** Returns the error for a request that can never be let through, or that a limit of 0 rejects. */
   excess(amount: Amount): PermitsExceedCapacityError {
-    return this.refusal(amount) ?? this.policyState.excess(0, amount);
+    const policy = this.closed(amount);
+    if (policy < 0) return this.policyState.excess(0, amount);
+    const permits = typeof amount === "number" ? amount : Number(amount[policy]);
+    return new PermitsExceedCapacityError(String(this.#names[policy]), permits, 0);
   }
 }

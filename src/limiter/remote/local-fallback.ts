@@ -4,7 +4,6 @@
  * permits used here are charged to it. Reservations keep their instants.
  */
 import type { Policy } from "../../algorithms/algorithm.ts";
-import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import type { Amount } from "../../ground/permits.ts";
 import { lackedMore, sharesOf } from "../../stores/outage-policy-state.ts";
 import type { PolicyState } from "../../stores/policy-state.ts";
@@ -47,8 +46,6 @@ export class LocalFallback implements Here {
   /** The same, as if the store had run the changes that were sent before the outage. */
   #idleIfRun: PolicyState | undefined;
   readonly #visitors = new Set<Visitor>();
-  /** The full policies: they decide which requests the store would never let through. */
-  readonly #whole: PolicyState;
   readonly #policies: readonly Policy[];
   #fraction: number;
   #askedAgainAt: number;
@@ -59,7 +56,6 @@ export class LocalFallback implements Here {
     this.#parts = parts;
     this.#host = host;
     this.#share = share;
-    this.#whole = parts.inForce.policyState;
     this.#policies = parts.inForce.policies;
     this.#fraction = share.fraction();
     this.#time = new Timeline(
@@ -88,9 +84,9 @@ export class LocalFallback implements Here {
 
   admit(visitor: Visitor): void {
     const { amount, left } = visitor;
-    const excess = this.#parts.inForce.refusal(amount) ?? this.#excess(amount);
-    if (excess !== undefined) {
-      visitor.never(excess);
+    const { inForce } = this.#parts;
+    if (inForce.closed(amount) >= 0 || inForce.isImpossible(amount)) {
+      visitor.never(inForce.excess(amount));
       return;
     }
     const queue = this.#queue;
@@ -126,16 +122,12 @@ export class LocalFallback implements Here {
     visitor.granted(0);
   }
 
-  /** Returns the error for a request that the store would never let through. */
-  #excess(amount: Amount): PermitsExceedCapacityError | undefined {
-    const whole = this.#whole;
-    return whole.earliest(0, amount) < Infinity ? undefined : whole.excess(0, amount);
-  }
-
   /** `waitMs` is `Infinity` if the caller could not wait because `maxWaiting` is reached. */
   decide(verb: "decide" | "peek", amount: Amount): Decision {
-    const excess = this.#excess(amount);
-    if (excess !== undefined) throw excess;
+    const { inForce } = this.#parts;
+    const rejection = inForce.rejection(amount);
+    if (rejection !== undefined) return rejection;
+    if (inForce.isImpossible(amount)) throw inForce.excess(amount);
     const queue = this.#queue;
     const now = this.#now();
     if (verb === "decide" && queue.grant(now, amount)) {

@@ -189,7 +189,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
       },
       here: (here) => {
         giveBackTaken();
-        return inForce.rejection(amount) ?? here.decide(verb, amount);
+        return here.decide(verb, amount);
       },
       failed: giveBackTaken,
     });
@@ -199,7 +199,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
   #possible(permits: Permits): Amount {
     const { policyState, inForce } = this.parts;
     const amount = policyState.amount(permits);
-    if (inForce.policyState.earliest(0, amount) === Infinity) throw inForce.excess(amount);
+    if (inForce.isImpossible(amount)) throw inForce.excess(amount);
     return amount;
   }
 
