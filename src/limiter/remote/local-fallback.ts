@@ -6,6 +6,7 @@
 import type { Policy } from "../../algorithms/algorithm.ts";
 import type { Amount } from "../../ground/permits.ts";
 import { lackedMore, sharesOf } from "../../stores/outage-policy-state.ts";
+import type { PolicyList } from "../../stores/policies.ts";
 import type { PolicyState } from "../../stores/policy-state.ts";
 import { passing } from "../decision.ts";
 import type { Decision } from "../limiter-api.ts";
@@ -32,7 +33,7 @@ export interface HereHost {
 /** This process' share of the policies, at most 1, and how the state for a share is opened. */
 export interface LocalShare {
   fraction(): number;
-  open(fraction: number, now: number, epoch: number): PolicyState;
+  open(policies: PolicyList, fraction: number, now: number, epoch: number): PolicyState;
 }
 
 export class LocalFallback implements Here {
@@ -63,7 +64,9 @@ export class LocalFallback implements Here {
       () => this.#queue.rearm(),
       (by) => this.#rebase(by),
     );
-    const policyState = share.open(this.#fraction, this.#time.last, this.#time.epoch);
+    const { last, epoch } = this.#time;
+    const policies = { ...parts.declared, list: this.#policies };
+    const policyState = share.open(policies, this.#fraction, last, epoch);
     this.#idle = policyState.copy();
     this.#queue = new WaiterQueue(this.#time, policyState);
     this.#askedAgainAt = this.#queue.now() + SHARE_HOLDS;

@@ -122,11 +122,8 @@ export class Prefetcher implements PermitSource {
     const permits = permitsOf(amount);
     const isHere = permits <= this.#buffer.left && !this.#isAwaited;
     const wait = isHere ? this.#waitFor(permits) : undefined;
-    let grant: Answer | undefined;
-    if (takes && wait === 0) {
-      grant = this.#promise(permits, 0);
-      this.#fetchNext();
-    }
+    const grant = takes && wait === 0 ? this.#promise(permits, 0) : undefined;
+    if (grant !== undefined) this.#fetchNext();
     return { wait, grant, ready: this.#isReady(0) ? this.#ready : 0 };
   }
 

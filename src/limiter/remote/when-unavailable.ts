@@ -40,13 +40,8 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalS
     return 1;
   }
 
-  open(_fraction: number, now: number, epoch: number): PolicyState {
-    return openWithoutLimit(this.policies, now, epoch);
-  }
-
-  protected get policies(): PolicyList {
-    const { declared, inForce } = this.parts;
-    return { ...declared, list: inForce.policies };
+  open(policies: PolicyList, _fraction: number, now: number, epoch: number): PolicyState {
+    return openWithoutLimit(policies, now, epoch);
   }
 
   /** How long the store grants no request because of a pause, microseconds. */
@@ -139,8 +134,8 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
     return 1 / this.#instances();
   }
 
-  override open(fraction: number, now: number, epoch: number): PolicyState {
-    return openShare(this.policies, fraction, this.#snapshot, now, epoch);
+  override open(policies: PolicyList, fraction: number, now: number, epoch: number): PolicyState {
+    return openShare(policies, fraction, this.#snapshot, now, epoch);
   }
 
   get #snapshot(): Snapshot | undefined {
