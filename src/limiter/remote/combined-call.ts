@@ -57,8 +57,10 @@ export function remoteMember(queue: RemoteQueue, enter: RateMember["enter"]): Ra
   stepsOf.set(store, steps);
   const { meter, policyState, inForce } = queue.parts;
   const member: RemoteMember = {
-    ...{ queue, steps, enter },
-    // once the server turns out to be a Cluster, it is another one
+    queue,
+    steps,
+    enter,
+    // it changes when the server turns out to be part of a Cluster
     get slot() {
       return String(queue.link.place?.slot);
     },
