@@ -81,11 +81,11 @@ export function openOne(
 }
 
 export class SinglePolicyState implements PolicyState {
-  policy: Policy;
+  #policy: Policy;
   state: unknown;
 
   constructor(policy: Policy, state: unknown) {
-    this.policy = policy;
+    this.#policy = policy;
     this.state = state;
   }
 
@@ -99,27 +99,27 @@ export class SinglePolicyState implements PolicyState {
   }
 
   earliest(from: number, permits: number): number {
-    return this.policy.algorithm.earliest(this.policy, this.state, from, permits);
+    return this.#policy.algorithm.earliest(this.#policy, this.state, from, permits);
   }
 
   /** @returns the receipt */
   take(at: number, permits: number, start = at): number {
-    const charged = this.policy.strict === true ? start : at;
-    return this.policy.algorithm.take(this.policy, this.state, charged, permits);
+    const charged = this.#policy.strict === true ? start : at;
+    return this.#policy.algorithm.take(this.#policy, this.state, charged, permits);
   }
 
   giveBack(now: number, permits: number): void {
-    this.policy.algorithm.giveBack(this.policy, this.state, now, permits);
+    this.#policy.algorithm.giveBack(this.#policy, this.state, now, permits);
   }
 
   settle(now: number, permits: number): void {
-    const { algorithm } = this.policy;
-    if (algorithm.settle) algorithm.settle(this.policy, this.state, now, permits);
+    const { algorithm } = this.#policy;
+    if (algorithm.settle) algorithm.settle(this.#policy, this.state, now, permits);
     else this.take(now, permits);
   }
 
   quota(now: number): Quota {
-    return this.policy.algorithm.quota(this.policy, this.state, now);
+    return this.#policy.algorithm.quota(this.#policy, this.state, now);
   }
 
   quotas(now: number): readonly Quota[] {
@@ -127,7 +127,7 @@ export class SinglePolicyState implements PolicyState {
   }
 
   deficit(now: number): readonly [number] {
-    return [this.policy.algorithm.deficit(this.policy, this.state, now)];
+    return [this.#policy.algorithm.deficit(this.#policy, this.state, now)];
   }
 
   allows(from: number, now: number, permits: number): readonly boolean[] {
@@ -140,7 +140,7 @@ export class SinglePolicyState implements PolicyState {
 
   /** Returns the largest request that it can ever grant. */
   capacity(now: number): number {
-    return this.policy.largest ?? this.quota(now).limit;
+    return this.#policy.largest ?? this.quota(now).limit;
   }
 
   excess(now: number, permits: number, name = ONLY): PermitsExceedCapacityError {
@@ -148,41 +148,41 @@ export class SinglePolicyState implements PolicyState {
   }
 
   get isStrict(): boolean {
-    return this.policy.strict === true;
+    return this.#policy.strict === true;
   }
 
   get isBounded(): boolean {
-    return this.policy.maxWaiting !== undefined;
+    return this.#policy.maxWaiting !== undefined;
   }
 
   overflowing(now: number, permits: number): number {
-    const { algorithm } = this.policy;
-    return algorithm.overflows?.(this.policy, this.state, now, permits) ? 0 : -1;
+    const { algorithm } = this.#policy;
+    return algorithm.overflows?.(this.#policy, this.state, now, permits) ? 0 : -1;
   }
 
   resize(now: number, policies: readonly Policy[], epoch: number): void {
     for (const policy of policies) {
-      policy.algorithm.resize(policy, this.state, now, this.policy);
+      policy.algorithm.resize(policy, this.state, now, this.#policy);
       policy.algorithm.align?.(policy, this.state, epoch);
-      this.policy = policy;
+      this.#policy = policy;
     }
   }
 
   restart(now: number, epoch: number): void {
-    Object.assign(this.state as object, startOf(this.policy, now, epoch));
+    Object.assign(this.state as object, startOf(this.#policy, now, epoch));
   }
 
   lifetime(now: number): number {
-    return this.policy.algorithm.lifetime(this.policy, this.state, now);
+    return this.#policy.algorithm.lifetime(this.#policy, this.state, now);
   }
 
   shift(by: number): void {
-    this.policy.algorithm.shift(this.state, by);
+    this.#policy.algorithm.shift(this.state, by);
   }
 
   /** Returns a copy of the same class. */
   copy(): SinglePolicyState {
     const Same = this.constructor as typeof SinglePolicyState;
-    return new Same(this.policy, this.policy.algorithm.copy(this.state));
+    return new Same(this.#policy, this.#policy.algorithm.copy(this.state));
   }
 }

@@ -33,6 +33,7 @@ export class PolicyStates {
   pausedUntil = 0;
   /** The policies with a limit that is kept in a key and is 0 now. */
   closed: ReadonlySet<number> = new Set();
+  #policies: readonly Policy[] = [];
   #parts: readonly SinglePolicyState[] = [];
   #joint = new JointPolicyState([], []);
 
@@ -72,9 +73,8 @@ export class PolicyStates {
   }
 
   #open(numbers: string, stateOf: (policy: Policy) => unknown): void {
-    this.#parts = policiesOf(numbers).map((policy) => {
-      return new SinglePolicyState(policy, stateOf(policy));
-    });
+    this.#policies = policiesOf(numbers);
+    this.#parts = this.#policies.map((policy) => new SinglePolicyState(policy, stateOf(policy)));
     this.#joint = new JointPolicyState([], this.#parts);
   }
 
@@ -96,7 +96,8 @@ export class PolicyStates {
   }
 
   resize(numbers: string): void {
-    this.#joint.resize(this.now, policiesOf(numbers), this.base);
+    this.#policies = policiesOf(numbers);
+    this.#joint.resize(this.now, this.#policies, this.base);
   }
 
   /** Returns a number of permits for each policy. */
@@ -120,21 +121,21 @@ export class PolicyStates {
    */
   take(at: number, permits: readonly number[]): readonly number[] {
     const waits = at > this.now;
-    const isAlone = this.#parts.length === 1;
-    const first = this.#parts[0]?.policy.algorithm;
+    const algorithms = this.#policies.map(({ algorithm }) => algorithm);
+    const only = algorithms.length === 1 ? algorithms[0] : undefined;
     const receipts = this.#parts.map((part, i) => {
       const asked = permits[i] ?? 0;
       if (asked === 0) return 0;
-      return part.take(at, asked) + (part.policy.algorithm.receiptIsTime ? this.base : 0);
+      return part.take(at, asked) + (algorithms[i]?.receiptIsTime ? this.base : 0);
     });
-    if (waits && !(isAlone && first?.receiptIsTime)) {
+    if (waits && !only?.receiptIsTime) {
       for (const [i, part] of this.#parts.entries()) {
-        const says = !part.policy.algorithm.receiptIsTime && (permits[i] ?? 0) > 0;
+        const says = !algorithms[i]?.receiptIsTime && (permits[i] ?? 0) > 0;
         receipts.push(says ? this.#promisedUntil(part) : 0);
       }
     }
     // no later request overtakes one that was promised an instant
-    if (waits && !(isAlone && first?.inOrder)) this.pausedUntil = Math.max(this.pausedUntil, at);
+    if (waits && !only?.inOrder) this.pausedUntil = Math.max(this.pausedUntil, at);
     return receipts.some((receipt) => receipt !== 0) ? receipts.map(unsigned) : [];
   }
 
@@ -148,9 +149,10 @@ export class PolicyStates {
    * was the last one, only as many permits come back as the algorithm can keep.
    */
   giveBack(permits: readonly number[], receipts: readonly number[]): void {
-    this.#parts.forEach((part, i) => {
-      const { policy, state } = part;
+    this.#policies.forEach((policy, i) => {
       const { algorithm } = policy;
+      const part = this.#parts[i] as SinglePolicyState;
+      const { state } = part;
       const given = permits[i] ?? 0;
       const receipt = receipts[i] ?? 0;
       if (given === 0) return;

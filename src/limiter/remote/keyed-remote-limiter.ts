@@ -34,13 +34,15 @@ export class KeyedRemoteLimiter extends RemoteLimiter implements KeyedVerbs<stri
   constructor(...opened: RemoteArguments) {
     super(...opened);
     const [store, ownKey, policies, options] = opened;
-    const { outageStats, processes } = this;
+    const { outageStats } = this;
     // shared, so that this process has one entry in a key's state however often its limiter is created again
     const batchCounter = new BatchCounter();
     this.#make = (key) => {
-      const counted = { outageStats, processes, batchCounter: batchCounter.forKey() };
-      const own = { name: `${options.name}[${key}`, key, ...counted };
-      return new RemoteLimiter(store, `${ownKey}[${key}`, policies, { ...options, ...own });
+      return new RemoteLimiter(store, `${ownKey}[${key}`, policies, {
+        ...{ ...options, key, outageStats },
+        name: `${options.name}[${key}`,
+        batchCounter: batchCounter.forKey(),
+      });
     };
   }
 

@@ -98,7 +98,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
 
   #noted(reply: Pick<StoreReply, "inForce" | "notes">): void {
     this.#parts.inForce.replied(reply);
-    this.#parts.processes?.used();
+    this.#parts.stats.processes?.used();
   }
 
   /** Converts an instant of the limiter's clock to the time that is sent to the store. */

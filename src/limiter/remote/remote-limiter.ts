@@ -9,7 +9,6 @@ import { asyncDispose } from "../../ground/dispose.ts";
 import type { Permits } from "../../ground/permits.ts";
 import { openPolicyState } from "../../stores/joint-policy-state.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../../stores/policies.ts";
-import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { Answer, Store, StoreRequest } from "../../stores/store.ts";
 import { type Backlog, type BacklogLimiter, reserveBehind } from "../backlog.ts";
 import { FairCalls } from "../fair/fair-calls.ts";
@@ -41,19 +40,16 @@ export class RemoteLimiter
   readonly #queue: RemoteQueue;
   readonly #fair: FairCalls | undefined;
   readonly #calls: RemoteQueue | FairCalls;
-  /** Counts the processes; shared with the limiters of its keys. */
-  protected readonly processes: ProcessCounter | undefined;
 
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
     refuseStrict(declared);
-    const processes = options.processes ?? counterOf(options, store, key);
-    const stats = options.outageStats ?? new OutageStats(options.name, processes);
-    this.processes = processes;
+    const { name } = options;
+    const stats = options.outageStats ?? new OutageStats(name, counterOf(options, store, key));
     this.#parts = {
-      ...{ ...options, declared, processes, stats },
+      ...{ ...options, declared, stats },
       policyState: openPolicyState(declared, 0, 0),
       line: new WaitLine(options.clock, options.epoch !== undefined),
-      inForce: new InForce(options.name, declared),
+      inForce: new InForce(name, declared),
       meter: stats.meter(declared.names, options.key),
     };
     this.#queue = new RemoteQueue(store, key, this.#parts);

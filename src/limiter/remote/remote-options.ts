@@ -117,8 +117,6 @@ export interface RemoteOptions extends Pick<SharedOptions, "fair"> {
   /** The key, for a limiter of one key; events and counters are shared with the other keys. */
   readonly key?: string;
   readonly outageStats?: OutageStats;
-  /** For a limiter of one key: counts the processes for all keys together. */
-  readonly processes?: ProcessCounter | undefined;
   /** For a limiter of one key: numbers the batches of all limiters of that key. */
   readonly batchCounter?: BatchCounter;
 }

@@ -125,7 +125,7 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
   constructor(parts: Parts, host: HereHost) {
     super(parts, host);
     const shape = parts.policyState.amount(1);
-    this.#instances = instancesOf(parts.instances, parts.processes);
+    this.#instances = instancesOf(parts.instances, parts.stats.processes);
     this.#nothing = combine(shape, shape, () => 0);
     this.#since = this.#nothing;
   }
