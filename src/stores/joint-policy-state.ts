@@ -82,7 +82,7 @@ export class JointPolicyState implements PolicyState {
       this.#each(amounts, (policyState, permits) => {
         agreed = policyState.earliest(agreed, permits);
       });
-      if (!(agreed > at)) return at;
+      if (!(agreed > at)) return agreed;
       at = agreed;
     }
   }

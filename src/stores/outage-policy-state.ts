@@ -84,7 +84,9 @@ class UnlimitedPolicyState extends SinglePolicyState {
     return from;
   }
 
-  override take(): void {}
+  override take(): number {
+    return 0;
+  }
 
   override giveBack(): void {}
 

@@ -1,4 +1,4 @@
-/** The state of one key in memory, under one policy. For several policies see `joint-policy state.ts`. */
+/** The state of one key in memory, under one policy. For several policies see `joint-policy-state.ts`. */
 import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import type { Bound } from "../ground/check.ts";
 import { PermitsExceedCapacityError } from "../ground/errors.ts";
@@ -100,9 +100,10 @@ export class SinglePolicyState implements PolicyState {
     return this.#policy.algorithm.earliest(this.#policy, this.state, from, permits);
   }
 
-  take(at: number, permits: number, start = at): void {
+  /** @returns the receipt */
+  take(at: number, permits: number, start = at): number {
     const charged = this.#policy.strict === true ? start : at;
-    this.#policy.algorithm.take(this.#policy, this.state, charged, permits);
+    return this.#policy.algorithm.take(this.#policy, this.state, charged, permits);
   }
 
   giveBack(now: number, permits: number): void {

@@ -1,23 +1,19 @@
 /**
- * The states of a limiter's policies at one instant, in the frame of one call. All policies agree on
- * an instant before permits are taken from any of them.
+ * The states of a limiter's policies at one instant, in the frame of one call: what a store keeps beside
+ * the states themselves.
  *
  * Times are microseconds after `base`.
  */
-import type { Algorithm, Policy } from "../algorithms/algorithm.ts";
+import type { Policy } from "../algorithms/algorithm.ts";
 import { readPolicies } from "../algorithms/index.ts";
 import { toMillis } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
+import { JointPolicyState } from "./joint-policy-state.ts";
+import { SinglePolicyState, startOf } from "./policy-state.ts";
 import type { PolicyQuota } from "./store.ts";
 
 /** The smallest request: its first instant is the end of the promised permits. */
 const TINY = 5e-324;
-
-interface Part {
-  readonly algorithm: Algorithm;
-  policy: Policy;
-  readonly state: unknown;
-}
 
 /** The fields of a state. Each is saved as a double; a list as its length and then its numbers. */
 type Fields = Record<string, number | readonly number[]>;
@@ -37,7 +33,9 @@ export class PolicyStates {
   pausedUntil = 0;
   /** The policies with a limit that is kept in a key and is 0 now. */
   closed: ReadonlySet<number> = new Set();
-  #parts: Part[] = [];
+  #policies: readonly Policy[] = [];
+  #parts: readonly SinglePolicyState[] = [];
+  #joint = new JointPolicyState([], []);
 
   constructor(base: number, now: number) {
     this.base = base;
@@ -45,12 +43,7 @@ export class PolicyStates {
   }
 
   start(numbers: string): void {
-    this.#parts = policiesOf(numbers).map((policy) => {
-      const { algorithm } = policy;
-      const state = algorithm.start(policy, this.now);
-      algorithm.align?.(policy, state, this.base);
-      return { algorithm, policy, state };
-    });
+    this.#open(numbers, (policy) => startOf(policy, this.now, this.base));
   }
 
   /**
@@ -63,10 +56,9 @@ export class PolicyStates {
       if (Number.isInteger(value) && value >= 0 && value < 2 ** 32) return value;
       throw new RangeError(`a list of ${value} numbers`);
     };
-    this.#parts = policiesOf(numbers).map((policy) => {
-      const { algorithm } = policy;
+    this.#open(numbers, (policy) => {
       if (policy.numbers.some(Number.isNaN)) throw new RangeError("numbers that are none");
-      const state = algorithm.start(policy, 0) as Fields;
+      const state = policy.algorithm.start(policy, 0) as Fields;
       for (const [field, value] of Object.entries(state)) {
         if (typeof value === "number") {
           state[field] = next();
@@ -76,8 +68,14 @@ export class PolicyStates {
           state[field] = list;
         }
       }
-      return { algorithm, policy, state };
+      return state;
     });
+  }
+
+  #open(numbers: string, stateOf: (policy: Policy) => unknown): void {
+    this.#policies = policiesOf(numbers);
+    this.#parts = this.#policies.map((policy) => new SinglePolicyState(policy, stateOf(policy)));
+    this.#joint = new JointPolicyState([], this.#parts);
   }
 
   /** Returns the fields of the states, in the order in which `load` reads them. */
@@ -93,17 +91,13 @@ export class PolicyStates {
   }
 
   shift(by: number): void {
-    for (const { algorithm, state } of this.#parts) algorithm.shift(state, by);
+    this.#joint.shift(by);
     this.pausedUntil += by;
   }
 
   resize(numbers: string): void {
-    policiesOf(numbers).forEach((policy, i) => {
-      const part = this.#parts[i] as Part;
-      part.algorithm.resize(policy, part.state, this.now, part.policy);
-      part.algorithm.align?.(policy, part.state, this.base);
-      part.policy = policy;
-    });
+    this.#policies = policiesOf(numbers);
+    this.#joint.resize(this.now, this.#policies, this.base);
   }
 
   /** Returns a number of permits for each policy. */
@@ -114,17 +108,9 @@ export class PolicyStates {
   /** Returns the first instant at or after `from` on which all policies agree; `Infinity`: never. */
   earliest(from: number, permits: readonly number[]): number {
     if (this.refusing(permits) >= 0) return Infinity;
-    let at = from;
-    for (;;) {
-      let agreed = at;
-      this.#parts.forEach(({ algorithm, policy, state }, i) => {
-        const asked = permits[i] ?? 0;
-        if (asked > 0) agreed = algorithm.earliest(policy, state, agreed, asked);
-      });
-      if (Number.isNaN(agreed)) throw new RangeError("an instant that is not a number");
-      if (agreed === at) return at;
-      at = agreed;
-    }
+    const at = this.#joint.earliest(from, permits);
+    if (Number.isNaN(at)) throw new RangeError("an instant that is not a number");
+    return at;
   }
 
   /**
@@ -135,28 +121,27 @@ export class PolicyStates {
    */
   take(at: number, permits: readonly number[]): readonly number[] {
     const waits = at > this.now;
-    const isAlone = this.#parts.length === 1;
-    const [first] = this.#parts;
-    const receipts = this.#parts.map(({ algorithm, policy, state }, i) => {
+    const algorithms = this.#policies.map(({ algorithm }) => algorithm);
+    const only = algorithms.length === 1 ? algorithms[0] : undefined;
+    const receipts = this.#parts.map((part, i) => {
       const asked = permits[i] ?? 0;
       if (asked === 0) return 0;
-      return algorithm.take(policy, state, at, asked) + (algorithm.receiptIsTime ? this.base : 0);
+      return part.take(at, asked) + (algorithms[i]?.receiptIsTime ? this.base : 0);
     });
-    if (waits && !(isAlone && first?.algorithm.receiptIsTime)) {
+    if (waits && !only?.receiptIsTime) {
       for (const [i, part] of this.#parts.entries()) {
-        const says = !part.algorithm.receiptIsTime && (permits[i] ?? 0) > 0;
+        const says = !algorithms[i]?.receiptIsTime && (permits[i] ?? 0) > 0;
         receipts.push(says ? this.#promisedUntil(part) : 0);
       }
     }
     // no later request overtakes one that was promised an instant
-    if (waits && !(isAlone && first?.algorithm.inOrder))
-      this.pausedUntil = Math.max(this.pausedUntil, at);
+    if (waits && !only?.inOrder) this.pausedUntil = Math.max(this.pausedUntil, at);
     return receipts.some((receipt) => receipt !== 0) ? receipts.map(unsigned) : [];
   }
 
   /** Returns when the smallest next request could be granted; Unix time, microseconds. */
-  #promisedUntil({ algorithm, policy, state }: Part): number {
-    return Math.floor(algorithm.earliest(policy, state, this.now, TINY)) + this.base;
+  #promisedUntil(part: SinglePolicyState): number {
+    return Math.floor(part.earliest(this.now, TINY)) + this.base;
   }
 
   /**
@@ -164,8 +149,10 @@ export class PolicyStates {
    * was the last one, only as many permits come back as the algorithm can keep.
    */
   giveBack(permits: readonly number[], receipts: readonly number[]): void {
-    this.#parts.forEach((part, i) => {
-      const { algorithm, policy, state } = part;
+    this.#policies.forEach((policy, i) => {
+      const { algorithm } = policy;
+      const part = this.#parts[i] as SinglePolicyState;
+      const { state } = part;
       const given = permits[i] ?? 0;
       const receipt = receipts[i] ?? 0;
       if (given === 0) return;
@@ -182,20 +169,12 @@ export class PolicyStates {
   }
 
   refund(permits: readonly number[]): void {
-    this.#parts.forEach(({ algorithm, policy, state }, i) => {
-      const given = permits[i] ?? 0;
-      if (given > 0) algorithm.giveBack(policy, state, this.now, given);
-    });
+    this.#joint.giveBack(this.now, permits);
   }
 
   /** Charges permits that were used outside of this state, in accordance with the policies. */
   settle(permits: readonly number[]): void {
-    this.#parts.forEach(({ algorithm, policy, state }, i) => {
-      const used = permits[i] ?? 0;
-      if (used === 0) return;
-      if (algorithm.settle) algorithm.settle(policy, state, this.now, used);
-      else algorithm.take(policy, state, this.now, used);
-    });
+    this.#joint.settle(this.now, permits);
   }
 
   /** Returns the first closed policy that is asked for permits; -1 if there is none. */
@@ -208,31 +187,20 @@ export class PolicyStates {
    * them wait; -1 if there is none.
    */
   overflowing(permits: readonly number[]): number {
-    return this.#parts.findIndex(({ algorithm, policy, state }, i) => {
-      const asked = permits[i] ?? 0;
-      return asked > 0 && algorithm.overflows?.(policy, state, this.now, asked);
-    });
+    return this.#joint.overflowing(this.now, permits);
   }
 
   alone(from: number, permits: readonly number[]): Alone {
-    let slowest = 0;
-    let latest = -Infinity;
-    const open = this.#parts.map(({ algorithm, policy, state }, i) => {
-      const asked = permits[i] ?? 0;
-      const at = asked > 0 ? algorithm.earliest(policy, state, from, asked) : -Infinity;
-      if (at > latest) {
-        slowest = i;
-        latest = at;
-      }
-      return at <= this.now && !(this.closed.has(i) && asked > 0);
+    const instants = this.#joint.instants(from, permits);
+    const open = instants.map((instant, i) => {
+      return instant <= this.now && !(this.closed.has(i) && (permits[i] ?? 0) > 0);
     });
-    return { slowest, open };
+    return { slowest: instants.indexOf(Math.max(...instants)), open };
   }
 
   quotas(open: readonly boolean[]): PolicyQuota[] {
     const pausedMs = toMillis(this.pausedUntil - this.now);
-    return this.#parts.map(({ algorithm, policy, state }, i) => {
-      const own = algorithm.quota(policy, state, this.now);
+    return this.#joint.quotas(this.now).map((own, i) => {
       const isClosed = this.closed.has(i);
       const remaining = isClosed || pausedMs > 0 ? 0 : own.remaining;
       return {
@@ -246,18 +214,13 @@ export class PolicyStates {
   }
 
   /** Returns for each policy how many permits it lacks to be full. */
-  deficit(): number[] {
-    return this.#parts.map(({ algorithm, policy, state }) =>
-      algorithm.deficit(policy, state, this.now),
-    );
+  deficit(): readonly number[] {
+    return this.#joint.deficit(this.now);
   }
 
   /** Returns for how many microseconds the states must be kept. */
   lifetime(): number {
-    const lives = this.#parts.map(({ algorithm, policy, state }) =>
-      algorithm.lifetime(policy, state, this.now),
-    );
-    return Math.max(this.pausedUntil - this.now, ...lives);
+    return Math.max(this.pausedUntil - this.now, this.#joint.lifetime(this.now));
   }
 }
 

@@ -367,6 +367,26 @@ test("during an outage the local fallbacks refuse requests beyond their share", 
   assert.instance(await failure(() => allOf(other).tryAcquire()), StoreUnavailableError);
 });
 
+for (const whenUnavailable of ["local", "allow"] as const) {
+  test(`during an outage a limit of 0 rejects requests to a combination, with "${whenUnavailable}"`, async () => {
+    let away: Error | undefined;
+    const plain = scriptRunner(redis);
+    const runner: ScriptRunner = {
+      runScript: (...args) => (away ? Promise.reject(away) : plain.runScript(...args)),
+    };
+    const options = { whenUnavailable, instances: 1 } as const;
+    await redis.set("closed", "0");
+    const closed = RedisLimiter.create(runner, "shut", hour(4), { ...options, limitKey: "closed" });
+    const both = allOf(RedisLimiter.create(runner, "open", hour(4), options), closed);
+    const verdict = async () => [await both.tryAcquire(), (await both.peek()).limit];
+    assert.equal(await verdict(), [false, 0]);
+    away = new Error("connection refused");
+    assert.equal(await verdict(), [false, 0]);
+    assert.instance(await failure(() => both.reserve()), PermitsExceedCapacityError);
+    await closed.close();
+  });
+}
+
 test('a lost reply: limiters with "wait" ask Redis again', async () => {
   const plain = scriptRunner(redis);
   let isLost = true;

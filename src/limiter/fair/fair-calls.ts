@@ -13,10 +13,9 @@ import type {
   TryOptions,
   WaitOptions,
 } from "../limiter-api.ts";
-import type { RateMember, Taken } from "../member.ts";
+import type { OrderedRequest, Taken } from "../member.ts";
 import { checkShareOptions, checkTryOptions, checkWaitOptions, shareIn } from "../options.ts";
 import type { Order } from "../order.ts";
-import type { RemoteCalls } from "../remote/remote-calls.ts";
 import type { RemoteQueue } from "../remote/remote-queue.ts";
 import { correct } from "../reservation.ts";
 import { FairCall, type FairRequest } from "./fair-call.ts";
@@ -27,18 +26,16 @@ import type { Turn } from "./turn.ts";
 
 export class FairCalls {
   /** The calls behind these: they ask the store. */
-  readonly #behind: RemoteCalls;
   readonly #store: RemoteQueue;
   readonly #order: Order;
   readonly #queue: FairQueue;
   readonly #outlook: FairOutlook;
 
-  constructor(behind: RemoteCalls, store: RemoteQueue, order: Order) {
-    this.#behind = behind;
+  constructor(store: RemoteQueue, order: Order) {
     this.#store = store;
     this.#order = order;
-    this.#queue = new FairQueue(behind, store, order.ranks() as FairRanks);
-    this.#outlook = new FairOutlook(behind, this.#queue, store.parts.declared.names);
+    this.#queue = new FairQueue(store, order.ranks() as FairRanks);
+    this.#outlook = new FairOutlook(store, this.#queue);
   }
 
   acquire(permits: Permits, options: WaitOptions | undefined): Promise<number> {
@@ -82,7 +79,7 @@ export class FairCalls {
       this.#store.parts.meter.refused(asked.amount, "too-long");
       return false;
     }
-    const tried = this.#behind.tryAcquire(asked.permits, { timeoutMs: 0, signal });
+    const tried = this.#store.tryAcquire(asked.permits, { timeoutMs: 0, signal });
     const isGranted = await this.#queue.measure(tried);
     if (isGranted) this.#queue.grantedAtOnce(asked);
     return isGranted;
@@ -108,7 +105,7 @@ export class FairCalls {
     // calls that are made before the reply come behind it
     line.charge(asked.turn);
     try {
-      const reservation = await this.#queue.measure(this.#behind.reserve(permits));
+      const reservation = await this.#queue.measure(this.#store.reserve(permits));
       return new ChargedReservation(reservation, refund);
     } catch (error) {
       refund();
@@ -154,7 +151,7 @@ export class FairCalls {
         return refusal;
       }
     }
-    const decided = await this.#queue.measure(this.#behind.decide(permits));
+    const decided = await this.#queue.measure(this.#store.decide(permits));
     if (decided.allowed) this.#queue.grantedAtOnce(asked);
     return decided;
   }
@@ -164,15 +161,14 @@ export class FairCalls {
     return this.#outlook.peek(this.#asked(permits, options));
   }
 
-  member(options?: ShareOptions): RateMember {
-    return this.#behind.member(options, (permits) => {
-      const asked = this.#asked(permits, options);
-      return {
-        isNext: this.#queue.line.isNext(asked.turn),
-        seen: (decision) => this.#outlook.behindOthers(asked, decision),
-        charged: (taken) => this.#charged(asked, taken),
-      };
-    });
+  /** A request of a combination. */
+  enter(permits: Permits, options?: ShareOptions): OrderedRequest {
+    const asked = this.#asked(permits, options);
+    return {
+      isNext: this.#queue.line.isNext(asked.turn),
+      seen: (decision) => this.#outlook.behindOthers(asked, decision),
+      charged: (taken) => this.#charged(asked, taken),
+    };
   }
 
   #charged(asked: FairRequest, { reservation, undo }: Taken): Taken {
@@ -199,4 +195,4 @@ export class FairCalls {
   }
 }
 
-type FairRanks = ConstructorParameters<typeof FairQueue>[2];
+type FairRanks = ConstructorParameters<typeof FairQueue>[1];

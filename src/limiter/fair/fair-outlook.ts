@@ -2,29 +2,28 @@ import { toMillis } from "../../ground/clock.ts";
 import type { Amount } from "../../ground/permits.ts";
 import { asPaused } from "../decision.ts";
 import type { Decision, PolicyStatus } from "../limiter-api.ts";
-import type { RemoteCalls } from "../remote/remote-calls.ts";
+import type { RemoteQueue } from "../remote/remote-queue.ts";
 import type { FairRequest } from "./fair-call.ts";
 import { delayBehind } from "./fair-forecast.ts";
 import type { FairQueue } from "./fair-queue.ts";
 
 /** Computes how long calls of a fair limiter on a store wait: in the store, and behind calls in this process. */
 export class FairOutlook {
-  readonly #behind: RemoteCalls;
+  readonly #store: RemoteQueue;
   readonly #queue: FairQueue;
   readonly #names: readonly string[];
   /** The request for the wait of calls while it is in flight, and its amount. */
   #peeked: Promise<{ readonly decision: Decision; readonly amount: Amount }> | undefined;
 
-  /** @param names those of the policies */
-  constructor(behind: RemoteCalls, queue: FairQueue, names: readonly string[]) {
-    this.#behind = behind;
+  constructor(store: RemoteQueue, queue: FairQueue) {
+    this.#store = store;
     this.#queue = queue;
-    this.#names = names;
+    this.#names = store.parts.declared.names;
   }
 
   /** Asks the store, and adds the wait for the calls that go before this one and wait in this process. */
   async peek(asked: FairRequest): Promise<Decision> {
-    const seen = await this.#queue.measure(this.#behind.peek(asked.permits));
+    const seen = await this.#queue.measure(this.#store.peek(asked.permits));
     return this.behindOthers(asked, seen);
   }
 
@@ -34,7 +33,7 @@ export class FairOutlook {
    */
   async waitOf({ permits, amount, turn }: FairRequest): Promise<number> {
     this.#peeked ??= this.#queue
-      .measure(this.#behind.peek(permits))
+      .measure(this.#store.peek(permits))
       .then((decision) => ({ decision, amount }))
       .finally(() => {
         this.#peeked = undefined;

@@ -11,7 +11,6 @@ import { toMillis } from "../../ground/clock.ts";
 import { LimiterClosedError, QueueFullError, StoreUnavailableError } from "../../ground/errors.ts";
 import { type Amount, sameAmount, sizeOf } from "../../ground/permits.ts";
 import { mostWaiting } from "../options.ts";
-import type { RemoteCalls } from "../remote/remote-calls.ts";
 import type { RemoteQueue } from "../remote/remote-queue.ts";
 import { CallLine } from "./call-line.ts";
 import type { FairCall, FairRequest } from "./fair-call.ts";
@@ -26,7 +25,6 @@ const MOST_TRIES = 256;
 export class FairQueue {
   readonly line: CallLine;
   /** The calls behind these: they ask the store. */
-  readonly #behind: RemoteCalls;
   readonly #store: RemoteQueue;
   readonly #window = new StoreWindow();
   /** How many calls are tried next. */
@@ -35,13 +33,8 @@ export class FairQueue {
   #isMeasuring = false;
   #measuredAt = 0;
 
-  constructor(
-    behind: RemoteCalls,
-    store: RemoteQueue,
-    ranks: ConstructorParameters<typeof CallLine>[0],
-  ) {
+  constructor(store: RemoteQueue, ranks: ConstructorParameters<typeof CallLine>[0]) {
     const { clock, meter, stats } = store.parts;
-    this.#behind = behind;
     this.#store = store;
     this.line = new CallLine(ranks, { clock, meter, stats, refusal: false });
   }
@@ -57,7 +50,7 @@ export class FairQueue {
 
   /** Puts the call into the line, and sends it if the window has room. */
   enter(call: FairCall): void {
-    if (this.#isImpossible(call.amount)) {
+    if (this.#store.parts.inForce.isImpossible(call.amount)) {
       // the limiter behind this one knows the error
       this.#ask(call).then(call.resolve, (error) => call.resolve(Promise.reject(error)));
       return;
@@ -107,14 +100,9 @@ export class FairQueue {
     this.#isMeasuring = true;
     const sentAt = this.now();
     this.#measuredAt = sentAt;
-    const seen = await this.#behind.peek(1).catch(() => undefined);
+    const seen = await this.#store.peek(1).catch(() => undefined);
     if (seen !== undefined) this.#window.measured(this.now() - sentAt);
     this.#isMeasuring = false;
-  }
-
-  /** Whether the policies never let it through, however long it waits. */
-  #isImpossible(amount: Amount): boolean {
-    return this.#store.parts.inForce.policyState.earliest(0, amount) === Infinity;
   }
 
   get #permits(): number {
@@ -142,9 +130,9 @@ export class FairQueue {
   }
 
   #ask({ permits, signal, tries, deadline }: FairCall): Promise<number | boolean> {
-    if (!tries) return this.#behind.acquire(permits, signal && { signal });
+    if (!tries) return this.#store.acquire(permits, signal && { signal });
     const timeoutMs = Math.max(0, deadline - this.now()) / 1000;
-    return this.#behind.tryAcquire(permits, { timeoutMs, signal });
+    return this.#store.tryAcquire(permits, { timeoutMs, signal });
   }
 
   #send(call: FairCall): void {
@@ -188,7 +176,7 @@ export class FairQueue {
       const { amount } = head;
       const count = this.#alike(amount);
       const tries = Array.from({ length: count }, () =>
-        this.#behind.takeQuietly(amount).catch(() => false),
+        this.#store.takeQuietly(amount).catch(() => false),
       );
       const granted = (await Promise.all(tries)).filter(Boolean);
       for (const _ of granted) this.#handOut(amount);

@@ -6,9 +6,10 @@ import type {
   TicketState,
 } from "../../stores/lease-store.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
+import type { PendingRequest } from "../remote/batcher.ts";
 import type { OutageStats } from "../remote/outage-stats.ts";
 import { StoreLink } from "../remote/store-link.ts";
-import type { PendingRequest, Strategy } from "../remote/strategy.ts";
+import type { Strategy } from "../remote/strategy.ts";
 
 export interface LeaseAnswer {
   readonly standing: TicketState;

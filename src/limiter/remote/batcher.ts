@@ -18,6 +18,14 @@ export interface Batchable {
   readonly gone: boolean;
 }
 
+/** A request to a store, with a method for each outcome. */
+export interface PendingRequest<Answer> extends Batchable {
+  answer(answer: Answer, sentAt: number): void;
+  fail(error: unknown): void;
+  /** Returns what the store has granted: the caller has left, or the request has failed, before the reply. */
+  returnToStore?(answer: Answer): void;
+}
+
 export interface SentBatch<Request> {
   readonly requests: readonly Request[];
   /** When the batch was sent, by the handler's clock. */

@@ -8,14 +8,13 @@
  * any has "wait", the call is sent again when the server is back; otherwise the fallbacks in this process
  * answer: all are checked first, then the permits are taken from all.
  */
-
 import { AbortGroups } from "../../ground/abort-groups.ts";
 import { show } from "../../ground/check.ts";
 import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
 import { oncePerProcess } from "../../ground/copies.ts";
 import { noAnswer, StoreUnavailableError } from "../../ground/errors.ts";
 import { nextTurn } from "../../ground/macrotask-gate.ts";
-import type { Permits } from "../../ground/permits.ts";
+import type { Amount, Permits } from "../../ground/permits.ts";
 import type {
   CombinedPart,
   CombinedReply,
@@ -25,190 +24,248 @@ import type {
 import { decision, passing } from "../decision.ts";
 import { GaveUpError } from "../gave-up.ts";
 import {
+  ForeignMember,
+  LocalTaker,
   type Look,
+  lookAtOnce,
   type Part,
   type RateMember,
   reportRefusal,
   type Steps,
   type Terms,
+  takeAtOnce,
 } from "../member.ts";
 import { ScatteredError } from "../together.ts";
-import { answerHere, type MemberRequest, reservationOf } from "./combined-fallback.ts";
-import { type Here, StoreCall } from "./permit-request.ts";
+import { type Here, storeCall } from "./permit-request.ts";
 import type { RemoteQueue } from "./remote-queue.ts";
+import { RemoteReservation } from "./remote-reservation.ts";
 
 const stepsOf = /* @__PURE__ */ oncePerProcess(
   "remote steps",
-  () => new WeakMap<CombiningStore, RemoteSteps>(),
+  () => new WeakMap<CombiningStore, Steps>(),
 );
 
-/** Returns the member for a combination; undefined if the limiter's store does not support combinations. */
-export function remoteMember(
-  queue: RemoteQueue,
-  enter: RateMember["enter"],
-): RateMember | undefined {
-  const store = queue.link.place?.store;
-  if (store === undefined) return undefined;
-  const steps = stepsOf.get(store) ?? new RemoteSteps(store);
-  stepsOf.set(store, steps);
-  return new RemoteMember(queue, steps, enter);
+interface RemoteMember extends RateMember {
+  readonly queue: RemoteQueue;
 }
 
-class RemoteMember implements RateMember {
-  readonly queue: RemoteQueue;
-  readonly steps: Steps;
-  readonly enter: RateMember["enter"];
+/** @param enter of the fair calls in front of the queue */
+export function remoteMember(queue: RemoteQueue, enter: RateMember["enter"]): RateMember {
+  const store = queue.link.place?.store;
+  if (store === undefined) return new ForeignMember(queue, enter);
+  const steps = stepsOf.get(store) ?? stepsOn(store);
+  stepsOf.set(store, steps);
+  const { meter, policyState, inForce } = queue.parts;
+  const member: RemoteMember = {
+    queue,
+    steps,
+    enter,
+    // it changes when the server turns out to be part of a Cluster
+    get slot() {
+      return String(queue.link.place?.slot);
+    },
+    refused: (permits, look) => reportRefusal(meter, policyState.amount(permits), look),
+    full: (permits, { decision }) => {
+      const amount = policyState.amount(permits);
+      return decision.limit === 0 ? inForce.excess(amount) : queue.full(amount);
+    },
+  };
+  return member;
+}
 
-  constructor(queue: RemoteQueue, steps: Steps, enter: RateMember["enter"]) {
-    this.queue = queue;
-    this.steps = steps;
-    this.enter = enter;
-  }
+const signals = /* @__PURE__ */ new AbortGroups<(reason: unknown) => void>((stop, reason) =>
+  stop(reason),
+);
 
-  get slot(): string {
-    return String(this.queue.link.place?.slot);
-  }
-
-  refused(permits: Permits, look: Look): void {
-    const { meter, policyState } = this.queue.parts;
-    reportRefusal(meter, policyState.amount(permits), look);
-  }
-
-  full(permits: Permits, { decision }: Look): Error {
-    const { policyState, inForce } = this.queue.parts;
-    const amount = policyState.amount(permits);
-    return decision.limit === 0 ? inForce.excess(amount) : this.queue.full(amount);
-  }
+function stepsOn(store: CombiningStore): Steps {
+  const ask = (verb: Verb) => async (parts: readonly Part[], terms: Terms) =>
+    new CombinedCall(store, verb, parts as readonly Part<RemoteMember>[], terms).looks();
+  return { look: ask("peek"), take: ask("take") };
 }
 
 type Verb = "peek" | "take";
+type PartReply = CombinedReply["parts"][number];
 
-class RemoteSteps implements Steps {
+/** The request to one of the limiters. */
+interface MemberRequest {
+  readonly queue: RemoteQueue;
+  readonly permits: Permits;
+  readonly amount: Amount;
+  readonly longestMs: number;
+  readonly isOptional: boolean;
+}
+
+class CombinedCall {
   readonly #store: CombiningStore;
-  readonly #signals = new AbortGroups<(reason: unknown) => void>((end, reason) => end(reason));
+  readonly #verb: Verb;
+  readonly #asked: readonly MemberRequest[];
+  readonly #signal: AbortSignal | undefined;
+  /** When the caller stops waiting for the store, by `performance.now()`. */
+  readonly #endMs: number;
 
-  constructor(store: CombiningStore) {
-    this.#store = store;
-  }
-
-  look(parts: readonly Part[], terms: Terms): Promise<readonly Look[]> {
-    return this.#ask("peek", parts, terms);
-  }
-
-  take(parts: readonly Part[], terms: Terms): Promise<readonly Look[]> {
-    return this.#ask("take", parts, terms);
-  }
-
-  async #ask(
+  constructor(
+    store: CombiningStore,
     verb: Verb,
-    parts: readonly Part[],
-    { signal, timeoutMs }: Terms,
-  ): Promise<readonly Look[]> {
-    const asked = (parts as readonly Part<RemoteMember>[]).map(
-      ({ member: { queue }, permits, longestMs, isOptional }): MemberRequest => {
-        queue.checkOpen();
-        const amount = queue.parts.policyState.amount(permits);
-        return { queue, permits, amount, longestMs, isOptional };
-      },
-    );
-    refuseContradictions(asked);
-    const end = timeoutMs === undefined ? Infinity : performance.now() + timeoutMs;
+    parts: readonly Part<RemoteMember>[],
+    { signal, timeoutMs = Infinity }: Terms,
+  ) {
+    this.#store = store;
+    this.#verb = verb;
+    this.#asked = parts.map(({ member: { queue }, permits, longestMs, isOptional }) => {
+      queue.checkOpen();
+      const amount = queue.parts.policyState.amount(permits);
+      return { queue, permits, amount, longestMs, isOptional };
+    });
+    refuseContradictions(this.#asked);
+    this.#signal = signal;
+    this.#endMs = performance.now() + timeoutMs;
+  }
+
+  async looks(): Promise<readonly Look[]> {
     for (;;) {
-      const looks = await this.#try(verb, asked, signal, end);
+      const looks = await this.#try();
       if (looks !== undefined) return looks;
     }
   }
 
   /** Resolves to undefined when the store is back after an outage: the call is to be sent again. */
-  async #try(
-    verb: Verb,
-    asked: readonly MemberRequest[],
-    signal: AbortSignal | undefined,
-    end: number,
-  ): Promise<readonly Look[] | undefined> {
-    const timeoutMs = Math.min(...asked.map(({ queue }) => queue.parts.timeoutMs));
+  async #try(): Promise<readonly Look[] | undefined> {
+    const [refusal] = this.#asked.flatMap(({ queue }) => queue.link.refusal() ?? []);
+    if (refusal !== undefined) return this.#instead(refusal);
+    const timeoutMs = Math.min(...this.#asked.map(({ queue }) => queue.parts.timeoutMs));
     let isOpen = true;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const instead = (error: unknown) => this.#instead(verb, asked, error, end);
     const failed = (cause: unknown, isOverdue: boolean) => {
-      for (const { queue } of asked) queue.link.failed([], cause, isOverdue);
-      const name = String(asked[0]?.queue.parts.name);
-      return instead(new StoreUnavailableError(name, timeoutMs, cause));
+      for (const { queue } of this.#asked) queue.link.failed([], cause, isOverdue);
+      const name = String(this.#asked[0]?.queue.parts.name);
+      return this.#instead(new StoreUnavailableError(name, timeoutMs, cause));
     };
-    const send = async () => {
-      const sentAt = asked.map(({ queue }) => queue.parts.line.now());
-      let reply: CombinedReply;
-      try {
-        reply = await this.#store.runTogether(verb, asked.map(partOf));
-      } catch (cause) {
+    const sentAt = this.#asked.map(({ queue }) => queue.parts.line.now());
+    const run = async () => this.#store.runTogether(this.#verb, this.#asked.map(partOf));
+    const sent = run().then(
+      (reply) => this.#read(reply, sentAt, isOpen),
+      (cause: unknown) => {
         if (!isOpen) return undefined;
-        if (isScattered(asked)) throw new ScatteredError(cause);
+        if (this.#isScattered) throw new ScatteredError(cause);
         return failed(cause, false);
-      }
-      return read(verb, asked, reply, sentAt, isOpen);
-    };
-    const [refusal] = asked.flatMap(({ queue }) => queue.link.refusal() ?? []);
+      },
+    );
+    let timer: ReturnType<typeof setTimeout> | undefined;
     const overdue = new Promise<readonly Look[] | undefined>((resolve) => {
-      if (refusal !== undefined) return;
       const expire = () => resolve(failed(noAnswer(timeoutMs), true));
       timer = setTimeout(expire, Math.min(LONGEST_TIMEOUT_MS, timeoutMs));
     });
-    const looks = refusal === undefined ? Promise.race([send(), overdue]) : instead(refusal);
     try {
-      return await this.#until(looks, signal, Infinity);
+      return await this.#until(Promise.race([sent, overdue]));
     } finally {
       isOpen = false;
       clearTimeout(timer);
     }
   }
 
-  /**
-   * What the members' strategies do when the call has failed: reject; wait for the store, and resolve to
-   * undefined; or answer in this process.
-   */
-  async #instead(
-    verb: Verb,
-    asked: readonly MemberRequest[],
-    error: unknown,
-    end: number,
-  ): Promise<readonly Look[] | undefined> {
-    try {
-      const fallbacks = Promise.all(asked.map(({ queue }) => fallbackOf(queue, error)));
-      const heres = (await this.#until(fallbacks, undefined, end)).filter(
-        (here) => here !== undefined,
-      );
-      return heres.length === asked.length ? answerHere(verb, asked, heres) : undefined;
-    } catch (reason) {
-      for (const { queue } of asked) queue.parts.stats.failed(reason);
-      throw reason;
-    }
-  }
-
   /** Returns the outcome of the promise, unless the signal or the time-out ends the wait before. */
-  #until<T>(promise: Promise<T>, signal: AbortSignal | undefined, end: number): Promise<T> {
-    if (signal === undefined && end === Infinity) return promise;
+  #until<T>(promise: Promise<T>, endMs = Infinity): Promise<T> {
+    const signal = this.#signal;
+    if (signal === undefined && endMs === Infinity) return promise;
     return new Promise((resolve, reject) => {
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      const leave = () => {
+        clearTimeout(timer);
+        if (signal !== undefined) signals.delete(signal, stop);
+      };
       const stop = (reason: unknown) => {
         leave();
         reject(reason);
       };
-      const timer =
-        end < Infinity
-          ? setTimeout(
-              // answers in this process may be due in this turn: see MacrotaskGate
-              () => nextTurn(() => stop(new GaveUpError())),
-              Math.min(LONGEST_TIMEOUT_MS, Math.max(0, end - performance.now())),
-            )
-          : undefined;
-      const leave = () => {
-        clearTimeout(timer);
-        if (signal !== undefined) this.#signals.delete(signal, stop);
-      };
+      if (endMs < Infinity) {
+        const leftMs = Math.max(0, endMs - performance.now());
+        // answers in this process may be due in this turn: see MacrotaskGate
+        const expire = () => nextTurn(() => stop(new GaveUpError()));
+        timer = setTimeout(expire, Math.min(LONGEST_TIMEOUT_MS, leftMs));
+      }
       if (signal?.aborted) stop(signal.reason);
-      else if (signal !== undefined) this.#signals.add(signal, stop);
+      else if (signal !== undefined) signals.add(signal, stop);
       promise.then(resolve, reject).finally(leave);
     });
   }
+
+  // -- a reply --
+
+  /** @param isOpen whether the call still counts; if not, the permits are given back */
+  #read(reply: CombinedReply, sentAt: readonly number[], isOpen: boolean): readonly Look[] {
+    const parts = reply.parts as readonly PartReply[];
+    this.#asked.forEach(({ queue }, i) => {
+      queue.link.replied(parts[i] as PartReply);
+    });
+    return this.#asked.flatMap((one, i) => {
+      const { queue, amount, isOptional } = one;
+      const part = parts[i] as PartReply;
+      const isTaken = this.#verb === "take" && reply.passes && part.fate === "passes";
+      if (isOpen) {
+        if (part.fate === "never" && !isOptional) throw queue.parts.inForce.excess(amount);
+        return lookOf(one, part, isTaken ? sentAt[i] : undefined);
+      }
+      if (isTaken) queue.returnToStore(amount, part.answer).catch(() => {});
+      return [];
+    });
+  }
+
+  /** Whether the limiters are in several slots, by the last reply. */
+  get #isScattered(): boolean {
+    return new Set(this.#asked.map(({ queue }) => queue.link.place?.slot)).size > 1;
+  }
+
+  // -- while the store is away --
+
+  /**
+   * What the members' strategies do when the call has failed: reject; wait for the store, and resolve to
+   * undefined; or answer in this process: all are checked, then the permits are taken from all.
+   */
+  async #instead(error: unknown): Promise<readonly Look[] | undefined> {
+    try {
+      const asking = Promise.all(this.#asked.map(({ queue }) => fallbackOf(queue, error)));
+      const heres = await this.#until(asking, this.#endMs);
+      if (!heres.every((here) => here !== undefined)) return undefined;
+      const parts = this.#asked.map((one, i) => ({
+        ...one,
+        member: takerOn(heres[i] as Here, one),
+      }));
+      return this.#verb === "peek" ? lookAtOnce(parts) : takeAtOnce(parts);
+    } catch (reason) {
+      for (const { queue } of this.#asked) queue.parts.stats.failed(reason);
+      throw reason;
+    }
+  }
+}
+
+function partOf({ queue, amount, longestMs, isOptional }: MemberRequest): CombinedPart {
+  const longest = queue.hasRoom(amount) ? Math.round(longestMs * 1000) : 0;
+  const place = queue.link.place as StateLocation;
+  return { place, ...queue.link.combinedPart(), amount, longest, isOptional };
+}
+
+/** @param sentAt when the call was sent, if permits were taken */
+function lookOf(request: MemberRequest, { fate, answer }: PartReply, sentAt?: number): Look {
+  const { queue, amount, longestMs } = request;
+  const { wait, slowest, quotas } = answer;
+  const { names } = queue.parts.policyState;
+  const passes = fate === "passes";
+  if (sentAt === undefined) {
+    const isFull = fate === "full" || (!passes && wait <= longestMs * 1000);
+    return { decision: decision(names, quotas, amount, wait, slowest), passes, isFull };
+  }
+  const reservation = reservationOf(request);
+  queue.strategy.answered(reservation, answer);
+  reservation.accept(answer, sentAt);
+  const after = passing(names, quotas, amount);
+  return {
+    decision: { ...after, waitMs: reservation.waitMs },
+    passes,
+    taken: { undo: () => reservation.undo(), reservation },
+  };
+}
+
+function reservationOf({ queue, permits, amount }: MemberRequest): RemoteReservation {
+  return new RemoteReservation(queue, { permits, amount, longest: Infinity, signal: undefined });
 }
 
 /**
@@ -216,7 +273,7 @@ class RemoteSteps implements Steps {
  * its fallback at once.
  */
 function fallbackOf({ link }: RemoteQueue, error: unknown): Promise<Here | undefined> {
-  const call = new StoreCall<Here | undefined>({
+  const call = storeCall<Here | undefined>({
     request: () => ({ verb: "deficit" }),
     result: () => undefined,
     here: (here) => here,
@@ -225,10 +282,23 @@ function fallbackOf({ link }: RemoteQueue, error: unknown): Promise<Here | undef
   return call.promise;
 }
 
-function partOf({ queue, amount, longestMs, isOptional }: MemberRequest): CombinedPart {
-  const longest = queue.hasRoom(amount) ? Math.round(longestMs * 1000) : 0;
-  const place = queue.link.place as StateLocation;
-  return { place, ...queue.link.combinedPart(), amount, longest, isOptional };
+/** Returns the limiter that a combination asks in this process. */
+function takerOn(here: Here, request: MemberRequest): LocalTaker {
+  const { queue, amount } = request;
+  const verbs = {
+    peek: () => here.decide("peek", amount),
+    refund: () => here.change("refund", amount, false),
+    reserve: () => {
+      const reservation = reservationOf(request);
+      reservation.runHere(here);
+      return reservation;
+    },
+  };
+  return new LocalTaker(verbs, () => {
+    const decided = here.decide("decide", amount);
+    if (decided.allowed) queue.parts.meter.granted(amount, 0);
+    return decided;
+  });
 }
 
 /**
@@ -252,59 +322,4 @@ function refuseContradictions(asked: readonly MemberRequest[]): void {
         "or make one limiter with several policies",
     );
   }
-}
-
-/** Returns whether the limiters are in several slots, by the last reply. */
-function isScattered(asked: readonly MemberRequest[]): boolean {
-  return new Set(asked.map(({ queue }) => queue.link.place?.slot)).size > 1;
-}
-
-/** @param isOpen whether the call still counts; if not, the permits are given back */
-function read(
-  verb: Verb,
-  asked: readonly MemberRequest[],
-  { passes, parts }: CombinedReply,
-  sentAt: readonly number[],
-  isOpen: boolean,
-): readonly Look[] {
-  asked.forEach(({ queue }, i) => {
-    queue.link.replied(parts[i] as PartReply);
-  });
-  return asked.flatMap((one, i) => {
-    const { queue, amount, isOptional } = one;
-    const part = parts[i] as PartReply;
-    const isTaken = verb === "take" && passes && part.fate === "passes";
-    if (isOpen) {
-      if (part.fate === "never" && !isOptional) throw queue.parts.inForce.excess(amount);
-      return lookOf(one, part, isTaken ? sentAt[i] : undefined);
-    }
-    if (isTaken) queue.returnToStore(amount, part.answer).catch(() => {});
-    return [];
-  });
-}
-
-type PartReply = CombinedReply["parts"][number];
-
-/** @param sentAt when the call was sent, if permits were taken */
-function lookOf(
-  { queue, permits, amount, longestMs }: MemberRequest,
-  { fate, answer }: PartReply,
-  sentAt: number | undefined,
-): Look {
-  const { wait, slowest, quotas } = answer;
-  const { names } = queue.parts.policyState;
-  const passes = fate === "passes";
-  if (sentAt === undefined) {
-    const isFull = fate === "full" || (!passes && wait <= longestMs * 1000);
-    return { decision: decision(names, quotas, amount, wait, slowest), passes, isFull };
-  }
-  const reservation = reservationOf(queue, permits, amount);
-  queue.strategy.answered(reservation, answer);
-  reservation.accept(answer, sentAt);
-  const after = passing(names, quotas, amount);
-  return {
-    decision: { ...after, waitMs: reservation.waitMs },
-    passes,
-    taken: { undo: () => reservation.undo(), reservation },
-  };
 }

@@ -9,6 +9,8 @@ import { openPolicyState } from "../../stores/joint-policy-state.ts";
 import type { PolicyList } from "../../stores/policies.ts";
 import type { PolicyState } from "../../stores/policy-state.ts";
 import type { LimitNote, StoreReply } from "../../stores/store.ts";
+import { decision } from "../decision.ts";
+import type { Decision } from "../limiter-api.ts";
 
 const NONE: readonly LimitNote[] = [];
 
@@ -77,21 +79,32 @@ export class InForce {
     return this.#names.findIndex((_, policy) => this.closes(policy) && asked(policy));
   }
 
+  /** Returns the rejection of a request that asks a policy with the limit 0; undefined: there is none. */
+  rejection(amount: Amount): Decision | undefined {
+    const closed = this.closed(amount);
+    if (closed < 0) return undefined;
+    const quotas = this.policyState.quotas(0).map((quota, i) => {
+      const isClosed = this.closes(i);
+      return { ...quota, allowed: !isClosed, ...(isClosed && { limit: 0, remaining: 0 }) };
+    });
+    return decision(this.#names, quotas, amount, Infinity, closed);
+  }
+
   /** Returns whether the limit of that policy is 0 now. */
   closes(index: number): boolean {
     return this.#notes.some(({ policy, ignored }) => policy === index && ignored === undefined);
   }
 
-  /** Returns the error for a request that a limit of 0 rejects; undefined: no limit does. */
-  refusal(amount: Amount): PermitsExceedCapacityError | undefined {
-    const policy = this.closed(amount);
-    if (policy < 0) return undefined;
-    const permits = typeof amount === "number" ? amount : Number(amount[policy]);
-    return new PermitsExceedCapacityError(String(this.#names[policy]), permits, 0);
+  /** Returns whether the full policies never let the request through, however long it waits. */
+  isImpossible(amount: Amount): boolean {
+    return this.policyState.earliest(0, amount) === Infinity;
   }
 
-  /** Returns the error for a request that can never be let through. */
+  /** Returns the error for a request that can never be let through, or that a limit of 0 rejects. */
   excess(amount: Amount): PermitsExceedCapacityError {
-    return this.refusal(amount) ?? this.policyState.excess(0, amount);
+    const policy = this.closed(amount);
+    if (policy < 0) return this.policyState.excess(0, amount);
+    const permits = typeof amount === "number" ? amount : Number(amount[policy]);
+    return new PermitsExceedCapacityError(String(this.#names[policy]), permits, 0);
   }
 }

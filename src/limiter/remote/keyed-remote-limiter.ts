@@ -34,12 +34,11 @@ export class KeyedRemoteLimiter extends RemoteLimiter implements KeyedVerbs<stri
   constructor(...opened: RemoteArguments) {
     super(...opened);
     const [store, ownKey, policies, options] = opened;
-    const { outageStats, processes } = this;
+    const { outageStats } = this;
     // shared, so that this process has the same entries in a key's state however often its limiter is created again
     const callers: CallerRecord[] = [];
     this.#make = (key) => {
-      const counted = { outageStats, processes, callers };
-      const own = { name: `${options.name}[${key}`, key, ...counted };
+      const own = { name: `${options.name}[${key}`, key, outageStats, callers };
       return new RemoteLimiter(store, `${ownKey}[${key}`, policies, { ...options, ...own });
     };
   }

@@ -49,13 +49,14 @@ interface Outage {
 export class OutageStats {
   readonly counts = new RemoteCounts();
   readonly #source: DiagnosticsSource;
-  readonly #processes: ProcessCounter | undefined;
+  /** Counts the processes, if their number is needed. */
+  readonly processes: ProcessCounter | undefined;
   #outage: Outage | undefined;
   #ended = false;
 
   constructor(limiter: string, processes?: ProcessCounter) {
     this.#source = { limiter };
-    this.#processes = processes;
+    this.processes = processes;
   }
 
   /** Returns the meter of the limiter, or of one of its keys. @param names the names of the policies */
@@ -70,7 +71,7 @@ export class OutageStats {
 
   get stats(): RemoteStats {
     const unavailableMs = this.counts.unavailableMs + this.#lasted();
-    const counted = this.#processes && { instances: this.#processes.count };
+    const counted = this.processes && { instances: this.processes.count };
     return { ...this.counts, unavailableMs, ...counted };
   }
 

@@ -18,25 +18,15 @@ export interface DrawnPermits {
   readonly permits: number;
 }
 
-/** A grant from the buffer; `parts` names the chunks that the permits came from. */
-export class BufferGrant implements Answer {
-  readonly wait: number;
-  readonly receipts: readonly number[] = [];
-  readonly slowest = 0;
-  readonly quotas = [];
-  readonly deficit = [];
-  readonly parts: DrawnPermits[] = [];
-
-  constructor(wait: number) {
-    this.wait = wait;
-  }
+/** The answer to a caller that the buffer serves. */
+export interface BufferGrant extends Answer {
+  /** The chunks that the permits came from. */
+  readonly parts: readonly DrawnPermits[];
 }
 
 /** Permits that the store granted before a caller asked for them, ordered by instant. */
 export class PermitBuffer {
-  #chunks: Chunk[] = [];
-  /** The index of the head: removing the first of a long array would move all others. */
-  #first = 0;
+  readonly #chunks: Chunk[] = [];
   #left = 0;
 
   /** How many permits the buffer holds. */
@@ -46,35 +36,29 @@ export class PermitBuffer {
 
   /** The chunk that can be used first. */
   get head(): Chunk | undefined {
-    return this.#chunks[this.#first];
+    return this.#chunks[0];
   }
 
   add(chunk: Chunk): void {
-    const chunks = this.#chunks;
-    let at = chunks.length;
-    while (at > this.#first && (chunks[at - 1] as Chunk).due > chunk.due) at -= 1;
-    if (at === chunks.length) chunks.push(chunk);
-    else chunks.splice(at, 0, chunk);
+    const before = this.#chunks.findLastIndex(({ due }) => due <= chunk.due);
+    this.#chunks.splice(before + 1, 0, chunk);
     this.#left += chunk.left;
   }
 
   /** Returns when that many permits can be used; the buffer must hold as many. */
   dueOf(permits: number): number {
-    let due = 0;
     let missing = permits;
-    for (let i = this.#first; missing > 0 && i < this.#chunks.length; i++) {
-      const chunk = this.#chunks[i] as Chunk;
-      due = chunk.due;
-      missing -= chunk.left;
-    }
-    return due;
+    const last = this.#chunks.find(({ left }) => {
+      missing -= left;
+      return missing <= 0;
+    });
+    return (last ?? this.#chunks.at(-1))?.due ?? 0;
   }
 
   /** Returns how many permits can be used at that instant. */
   readyAt(instant: number): number {
     let ready = 0;
-    for (let i = this.#first; i < this.#chunks.length; i++) {
-      const { due, left } = this.#chunks[i] as Chunk;
+    for (const { due, left } of this.#chunks) {
       if (due > instant) break;
       ready += left;
     }
@@ -87,9 +71,9 @@ export class PermitBuffer {
     for (let { head } = this; head !== undefined && missing > 0; head = this.head) {
       missing -= this.#remove(head, missing, parts);
       if (head.left > 0) return;
-      this.#first += 1;
+      this.#chunks.shift();
     }
-    this.#tidy();
+    this.#round();
   }
 
   /** Puts back permits that were drawn but not used. */
@@ -105,12 +89,11 @@ export class PermitBuffer {
   /** Removes the permits in excess of that number, the latest first. */
   dropBeyond(permits: number): DrawnPermits[] {
     const parts: DrawnPermits[] = [];
-    while (this.#left > permits && this.#first < this.#chunks.length) {
-      const last = this.#chunks.at(-1) as Chunk;
+    for (let last = this.#chunks.at(-1); last && this.#left > permits; last = this.#chunks.at(-1)) {
       this.#remove(last, this.#left - permits, parts);
       if (last.left === 0) this.#chunks.pop();
     }
-    this.#tidy();
+    this.#round();
     return parts;
   }
 
@@ -123,11 +106,8 @@ export class PermitBuffer {
     return permits;
   }
 
-  #tidy(): void {
-    if (this.#first < this.#chunks.length / 2) return;
-    this.#chunks = this.#chunks.slice(this.#first);
-    this.#first = 0;
-    // fractional permits leave a rounding error in the sum
+  /** Fractional permits leave a rounding error in the sum. */
+  #round(): void {
     if (this.#chunks.length === 0) this.#left = 0;
   }
 }

@@ -28,11 +28,11 @@
 import { atExit } from "../../ground/at-exit.ts";
 import type { Timer } from "../../ground/clock.ts";
 import type { Amount } from "../../ground/permits.ts";
-import type { Answer } from "../../stores/store.ts";
+import { type Answer, AT_ONCE } from "../../stores/store.ts";
 import { Fifo } from "../fifo.ts";
 import {
   answerOf,
-  BufferGrant,
+  type BufferGrant,
   type Chunk,
   type DrawnPermits,
   PermitBuffer,
@@ -69,7 +69,7 @@ export class Prefetcher implements PermitSource {
   #refill: Refill | undefined;
   /** The reach of the last refill that was cut short: other callers have reserved up to there. */
   #cutAt = -Infinity;
-  /** Callers that wait for the refill. */
+  /** Callers that wait for the refill, or for the answer to an earlier caller. */
   readonly #expecting = new Fifo<RemoteWaiter>();
   /** How many callers wait for an answer of the store. */
   #asked = 0;
@@ -101,8 +101,8 @@ export class Prefetcher implements PermitSource {
   }
 
   /** Puts a grant of the buffer back into it, up to its size; the rest returns to the store. */
-  async returnToStore(amount: Amount, answer: Answer): Promise<void> {
-    if (!(answer instanceof BufferGrant)) {
+  async returnToStore(amount: Amount, answer: Answer | BufferGrant): Promise<void> {
+    if (!("parts" in answer)) {
       await this.#link.returnToStore(amount, answer);
       return;
     }
@@ -122,11 +122,8 @@ export class Prefetcher implements PermitSource {
     const permits = permitsOf(amount);
     const isHere = permits <= this.#buffer.left && !this.#isAwaited;
     const wait = isHere ? this.#waitFor(permits) : undefined;
-    let grant: Answer | undefined;
-    if (takes && wait === 0) {
-      grant = this.#promise(permits, 0);
-      this.#fetchNext();
-    }
+    const grant = takes && wait === 0 ? this.#promise(permits, 0) : undefined;
+    if (grant !== undefined) this.#fetchNext();
     return { wait, grant, ready: this.#isReady(0) ? this.#ready : 0 };
   }
 
@@ -158,13 +155,10 @@ export class Prefetcher implements PermitSource {
   }
 
   #ask(caller: RemoteWaiter): void {
-    const permits = permitsOf(caller.amount);
     this.#ready = 0;
-    if (this.#expecting.size > 0 || !this.#serve(caller)) {
-      if (this.#mayServe(permits)) this.#expecting.append(caller);
-      else this.#askStore(caller);
-    }
-    if (this.#size.fits(permits)) this.#fetchNext();
+    this.#expecting.append(caller);
+    this.#serveExpecting();
+    if (this.#size.fits(permitsOf(caller.amount))) this.#fetchNext();
   }
 
   #serve(caller: RemoteWaiter): boolean {
@@ -174,14 +168,14 @@ export class Prefetcher implements PermitSource {
     return true;
   }
 
-  #promise(permits: number, longest: number): Answer | undefined {
+  #promise(permits: number, longest: number): Answer | BufferGrant | undefined {
     if (permits > this.#buffer.left || this.#asked > 0) return undefined;
     const wait = this.#waitFor(permits);
     if (wait > longest) return NO;
-    const grant = new BufferGrant(wait);
+    const parts: DrawnPermits[] = [];
     this.#ready = 0;
-    this.#buffer.draw(permits, grant.parts);
-    return grant;
+    this.#buffer.draw(permits, parts);
+    return { ...AT_ONCE, wait, parts };
   }
 
   #waitFor(permits: number): number {
@@ -189,12 +183,6 @@ export class Prefetcher implements PermitSource {
     line.catchUp();
     const now = line.now();
     return Math.max(0, Math.max(this.#buffer.dueOf(permits), line.turn) - now);
-  }
-
-  /** Returns whether the buffer may be able to serve the caller once all earlier ones have answers. */
-  #mayServe(permits: number): boolean {
-    const isLater = this.#expecting.size > 0 || this.#refill !== undefined;
-    return isLater || (this.#asked > 0 && permits <= this.#buffer.left);
   }
 
   /** Sends the caller's request to the store. No later caller overtakes it. */
@@ -210,13 +198,15 @@ export class Prefetcher implements PermitSource {
     else this.#link.refuse(caller, error);
   }
 
-  /** Serves callers that wait for a refill, in order, up to the first that still has to wait. */
+  /**
+   * Serves callers in order, up to the first that has to wait: for the refill, or for the answer to an earlier
+   * caller. Those that the buffer cannot serve ask the store.
+   */
   #serveExpecting(): void {
     for (let caller = this.#expecting.head; caller !== undefined; caller = this.#expecting.head) {
-      const permits = permitsOf(caller.amount);
       const isServed = caller.gone || this.#serve(caller);
-      const waits = this.#refill !== undefined || permits <= this.#buffer.left;
-      if (!isServed && waits) break;
+      const isInBuffer = permitsOf(caller.amount) <= this.#buffer.left;
+      if (!isServed && (this.#refill !== undefined || isInBuffer)) break;
       this.#expecting.remove(caller);
       if (!isServed) this.#askStore(caller);
     }

@@ -1,6 +1,6 @@
 /**
- * A limiter that keeps its state in a remote store. The calls for permits are those of `RemoteCalls`, or of
- * `FairCalls` in front of them. All other methods send their request with `RemoteQueue.call`.
+ * A limiter that keeps its state in a remote store. The calls for permits are those of `RemoteQueue`, or of
+ * `FairCalls` in front of them.
  */
 import type { Policy } from "../../algorithms/algorithm.ts";
 import { writePolicies } from "../../algorithms/index.ts";
@@ -9,7 +9,6 @@ import { asyncDispose } from "../../ground/dispose.ts";
 import type { Permits } from "../../ground/permits.ts";
 import { openPolicyState } from "../../stores/joint-policy-state.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../../stores/policies.ts";
-import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { Answer, Store, StoreRequest } from "../../stores/store.ts";
 import { type Backlog, type BacklogLimiter, reserveBehind } from "../backlog.ts";
 import { FairCalls } from "../fair/fair-calls.ts";
@@ -26,9 +25,9 @@ import { asMember, isFair, type RateMember, type SharedLimiter } from "../member
 import type { Counted } from "../meter.ts";
 import { isTryOptions } from "../options.ts";
 import { FIFO } from "../order.ts";
+import { remoteMember } from "./combined-call.ts";
 import { InForce } from "./in-force.ts";
 import { OutageStats, type RemoteStats, type StoreState } from "./outage-stats.ts";
-import { RemoteCalls } from "./remote-calls.ts";
 import type { Parts } from "./remote-options.ts";
 import { counterOf, type RemoteOptions, refuseStrict } from "./remote-options.ts";
 import { RemoteQueue } from "./remote-queue.ts";
@@ -37,30 +36,26 @@ import { WaitLine } from "./wait-line.ts";
 export class RemoteLimiter
   implements Face, Counted, BacklogLimiter, SharedLimiter, AsyncDisposable
 {
-  readonly [isFair]: boolean;
   readonly #parts: Parts;
   readonly #queue: RemoteQueue;
-  readonly #calls: RemoteCalls | FairCalls;
-  /** Counts the processes; shared with the limiters of its keys. */
-  protected readonly processes: ProcessCounter | undefined;
+  readonly #fair: FairCalls | undefined;
+  readonly #calls: RemoteQueue | FairCalls;
 
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
     refuseStrict(declared);
-    const processes = options.processes ?? counterOf(options, store, key);
-    const stats = options.outageStats ?? new OutageStats(options.name, processes);
-    this.processes = processes;
+    const { name } = options;
+    const stats = options.outageStats ?? new OutageStats(name, counterOf(options, store, key));
     this.#parts = {
-      ...{ ...options, declared, processes, stats },
+      ...{ ...options, declared, stats },
       policyState: openPolicyState(declared, 0, 0),
       line: new WaitLine(options.clock, options.epoch !== undefined),
-      inForce: new InForce(options.name, declared),
+      inForce: new InForce(name, declared),
       meter: stats.meter(declared.names, options.key),
     };
     this.#queue = new RemoteQueue(store, key, this.#parts);
-    const calls = new RemoteCalls(this.#queue);
     const order = orderOf(options.fair);
-    this[isFair] = order !== FIFO;
-    this.#calls = this[isFair] ? new FairCalls(calls, this.#queue, order) : calls;
+    this.#fair = order === FIFO ? undefined : new FairCalls(this.#queue, order);
+    this.#calls = this.#fair ?? this.#queue;
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
@@ -95,12 +90,12 @@ export class RemoteLimiter
     return this.#calls.peek(permits, options);
   }
 
-  async charge(permits: Permits): Promise<void> {
-    await this.#queue.change("charge", this.#queue.possible(permits));
+  charge(permits: Permits): Promise<void> {
+    return this.#queue.charge(permits);
   }
 
-  async refund(permits: Permits): Promise<void> {
-    await this.#queue.change("refund", this.#queue.possible(permits));
+  refund(permits: Permits): Promise<void> {
+    return this.#queue.refund(permits);
   }
 
   /**
@@ -153,7 +148,12 @@ export class RemoteLimiter
 
   /** In a combination all limiters on one server are asked in one step: see `in-order.ts`. */
   [asMember](options?: ShareOptions): RateMember {
-    return this.#calls.member(options);
+    const fair = this.#fair;
+    return remoteMember(this.#queue, fair && ((permits) => fair.enter(permits, options)));
+  }
+
+  get [isFair](): boolean {
+    return this.#fair !== undefined;
   }
 
   /** Whether the store answered the last request; or `"closed"`. */

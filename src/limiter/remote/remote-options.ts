@@ -117,8 +117,6 @@ export interface RemoteOptions extends Pick<SharedOptions, "fair"> {
   /** The key, for a limiter of one key; events and counters are shared with the other keys. */
   readonly key?: string;
   readonly outageStats?: OutageStats;
-  /** For a limiter of one key: counts the processes for all keys together. */
-  readonly processes?: ProcessCounter | undefined;
   /** For a limiter of one key: number the batches, those of other keys too. */
   readonly callers?: CallerRecord[];
 }
@@ -134,22 +132,16 @@ export interface Parts extends RemoteOptions {
   readonly stats: OutageStats;
 }
 
-/** The options of a limiter after all checks. */
-export interface CheckedRemoteOptions {
-  /** The prefix of the limiter's own key. */
-  readonly prefix: string;
-  /** The limiter's own key, without the prefix. */
-  readonly key: string;
-  /** The keys that hold its limits. */
-  readonly limitKeys: readonly string[];
-  readonly options: RemoteOptions;
-}
-
+/**
+ * Checks the options of a limiter.
+ *
+ * @returns its own key, which begins with `prefix`; the keys that hold its limits; and the other options
+ */
 export function checkShared(
   name: string,
   policies: PolicyList,
   options: SharedOptions & { readonly limitKey?: LimitKeys | undefined },
-): CheckedRemoteOptions {
+) {
   const { maxWaiting = Infinity, timeoutMs = 1000, prefix = "l:", clock } = options;
   const unavailable = checkUnavailable(options);
   const limits = checkLimitKeys(options.limitKey, policies.names);

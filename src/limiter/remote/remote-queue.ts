@@ -1,6 +1,7 @@
 /**
- * The calls of one limiter on a store: its waiters (requests under way, sleeping callers, reservations that
- * are awaited) and requests that have no permits to wait for.
+ * The calls of one limiter on a store, first in, first out: its waiters (requests under way, sleeping callers,
+ * reservations that are awaited) and requests that have no permits to wait for. `acquire`, `tryAcquire` and
+ * `reserve` make a waiter, which is sent to the store and then waits for the instant of its permits.
  */
 import type { Policy } from "../../algorithms/algorithm.ts";
 import { AbortGroups } from "../../ground/abort-groups.ts";
@@ -9,24 +10,41 @@ import { LinkedList } from "../../ground/linked-list.ts";
 import { type Amount, type Permits, sizeOf } from "../../ground/permits.ts";
 import type { Answer, Store } from "../../stores/store.ts";
 import { decision } from "../decision.ts";
-import type { Decision } from "../limiter-api.ts";
-import { mostWaiting } from "../options.ts";
+import type {
+  Decision,
+  Reservation,
+  ShareOptions,
+  TryOptions,
+  WaitOptions,
+} from "../limiter-api.ts";
+import {
+  checkShareOptions,
+  checkSignalOptions,
+  checkTryOptions,
+  mostWaiting,
+  refuseShares,
+  shareIn,
+} from "../options.ts";
+import type { HereHost } from "./local-fallback.ts";
 import { PermitLink, type PermitSource } from "./permit-link.ts";
 import {
   type CallOptions,
   type ChangeVerb,
   changeOf,
   type PermitRequest,
-  StoreCall,
+  storeCall,
 } from "./permit-request.ts";
 import { Prefetcher } from "./prefetcher.ts";
 import type { Parts } from "./remote-options.ts";
-import type { Caller, RemoteWaiter, WaiterHost } from "./remote-waiter.ts";
-import { whenUnavailable } from "./when-unavailable/index.ts";
-import type { HereHost } from "./when-unavailable/local.ts";
-import type { ThrowWhenUnavailable } from "./when-unavailable/throw.ts";
+import { RemoteReservation } from "./remote-reservation.ts";
+import { Caller, type RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
+import type { ThrowWhenUnavailable } from "./strategy.ts";
+import { whenUnavailable } from "./when-unavailable.ts";
 
 type ReservedInStore = Parameters<WaiterHost["reserved"]>[0];
+
+const AT_ONCE = Promise.resolve(0);
+const GRANTED = Promise.resolve(true);
 
 export class RemoteQueue implements WaiterHost, HereHost {
   readonly parts: Parts;
@@ -48,6 +66,82 @@ export class RemoteQueue implements WaiterHost, HereHost {
     this.#source = this.prefetcher ?? this.link;
   }
 
+  acquire(permits: Permits, options: WaitOptions | undefined): Promise<number> {
+    if (options === undefined && this.#isPrefetched(permits)) return AT_ONCE;
+    return new Promise((resolve) => {
+      const wanted = this.#wanted(permits, Infinity, checkSignalOptions(options));
+      this.send(new Caller(this, wanted, false, resolve));
+    });
+  }
+
+  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean> {
+    if (wait === 0 && this.#isPrefetched(permits)) return GRANTED;
+    return new Promise((resolve) => {
+      const { micros, signal } = checkTryOptions(wait);
+      refuseShares(shareIn(wait));
+      const wanted = this.#wanted(permits, micros, signal);
+      this.send(new Caller(this, wanted, true, resolve));
+    });
+  }
+
+  reserve(permits: Permits, options?: ShareOptions): Promise<Reservation> {
+    return new Promise((resolve) => {
+      checkShareOptions(options);
+      refuseShares(options);
+      const wanted = this.#wanted(permits, Infinity, undefined);
+      this.send(new RemoteReservation(this, wanted, resolve));
+    });
+  }
+
+  /** A caller of a limiter that serves all callers in order cannot be overtaken. */
+  reserveBehind(permits: Permits, options?: ShareOptions): Promise<Reservation> {
+    return this.reserve(permits, options);
+  }
+
+  /** Checks the arguments of a call for permits that can be used within `longest`, microseconds. */
+  #wanted(permits: Permits, longest: number, signal: AbortSignal | undefined): Wanted {
+    signal?.throwIfAborted();
+    const amount = this.parts.policyState.amount(permits);
+    this.checkOpen();
+    return { permits, amount, longest: this.hasRoom(amount) ? longest : 0, signal };
+  }
+
+  /** Takes prefetched permits, if there are enough and no caller waits; returns whether it has. */
+  #isPrefetched(permits: Permits): boolean {
+    if (!this.prefetcher?.take(permits)) return false;
+    this.parts.meter.counts.granted += 1;
+    return true;
+  }
+
+  async decide(permits: Permits, options?: ShareOptions): Promise<Decision> {
+    const amount = this.#amount(permits, options);
+    const decided = await this.#decide(amount);
+    if (!decided.allowed) this.parts.meter.refused(amount, "too-long", () => decided);
+    return decided;
+  }
+
+  /** Takes permits that can be used now, as `decide` does, but neither counts nor publishes a refusal. */
+  async takeQuietly(amount: Amount): Promise<boolean> {
+    const { allowed } = await this.#decide(amount);
+    return allowed;
+  }
+
+  async #decide(amount: Amount): Promise<Decision> {
+    const decided = await this.#ask("decide", amount);
+    if (decided.allowed) this.parts.meter.granted(amount, 0);
+    return decided;
+  }
+
+  async peek(permits: Permits, options?: ShareOptions): Promise<Decision> {
+    return this.#ask("peek", this.#amount(permits, options));
+  }
+
+  #amount(permits: Permits, options: ShareOptions | undefined): Amount {
+    checkShareOptions(options);
+    refuseShares(options);
+    return this.parts.policyState.amount(permits);
+  }
+
   send(request: PermitRequest): void {
     this.#source.send(request);
   }
@@ -59,13 +153,13 @@ export class RemoteQueue implements WaiterHost, HereHost {
       this.parts.stats.failed(error);
       options.failed?.(error);
     };
-    const call = new StoreCall({ ...options, failed });
+    const call = storeCall({ ...options, failed });
     this.link.send(call);
     return call.promise;
   }
 
   /** Prefetched permits decide where possible; quotas always come from the store. */
-  decide(verb: "decide" | "peek", amount: Amount): Promise<Decision> {
+  #ask(verb: "decide" | "peek", amount: Amount): Promise<Decision> {
     this.checkOpen();
     const { policyState, inForce } = this.parts;
     const buffered = this.prefetcher?.look(amount, verb === "decide");
@@ -95,30 +189,26 @@ export class RemoteQueue implements WaiterHost, HereHost {
       },
       here: (here) => {
         giveBackTaken();
-        return this.#closedDecision(amount) ?? here.decide(verb, amount);
+        return here.decide(verb, amount);
       },
       failed: giveBackTaken,
     });
   }
 
-  /** Returns the rejection during an outage if a requested policy had the limit 0 before it. */
-  #closedDecision(amount: Amount): Decision | undefined {
-    const { policyState, inForce } = this.parts;
-    const closed = inForce.closed(amount);
-    if (closed < 0) return undefined;
-    const quotas = inForce.policyState.quotas(0).map((quota, i) => {
-      const isClosed = inForce.closes(i);
-      return { ...quota, allowed: !isClosed, ...(isClosed && { limit: 0, remaining: 0 }) };
-    });
-    return decision(policyState.names, quotas, amount, Infinity, closed);
-  }
-
   /** Returns the amount. @throws PermitsExceedCapacityError if the policies could never let it through */
-  possible(permits: Permits): Amount {
+  #possible(permits: Permits): Amount {
     const { policyState, inForce } = this.parts;
     const amount = policyState.amount(permits);
-    if (inForce.policyState.earliest(0, amount) === Infinity) throw inForce.excess(amount);
+    if (inForce.isImpossible(amount)) throw inForce.excess(amount);
     return amount;
+  }
+
+  async charge(permits: Permits): Promise<void> {
+    await this.change("charge", this.#possible(permits));
+  }
+
+  async refund(permits: Permits): Promise<void> {
+    await this.change("refund", this.#possible(permits));
   }
 
   change(verb: ChangeVerb, amount: Amount): Promise<void> {

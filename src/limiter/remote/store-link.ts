@@ -8,9 +8,15 @@ import { StoreUnavailableError } from "../../ground/errors.ts";
 import { LostReplyError } from "../../stores/batch-id.ts";
 import { Breaker, type BreakerListener } from "../../stores/breaker.ts";
 import type { Store } from "../../stores/store.ts";
-import { Batcher, type BatchHandler, type BatchLimits, type SentBatch } from "./batcher.ts";
+import {
+  Batcher,
+  type BatchHandler,
+  type BatchLimits,
+  type PendingRequest,
+  type SentBatch,
+} from "./batcher.ts";
 import type { OutageStats } from "./outage-stats.ts";
-import type { PendingRequest, Strategy } from "./strategy.ts";
+import type { Strategy } from "./strategy.ts";
 
 export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   implements BreakerListener, BatchHandler<Request, Answer | undefined>

@@ -1,15 +1,9 @@
-/** What happens to requests while the store is away. */
+/** What happens to requests while the store is away, where no fallback in this process answers them. */
 import type { StoreUnavailableError } from "../../ground/errors.ts";
 import type { Breaker } from "../../stores/breaker.ts";
-import type { Batchable } from "./batcher.ts";
-
-/** A request to a store, with a method for each outcome. */
-export interface PendingRequest<Answer> extends Batchable {
-  answer(answer: Answer, sentAt: number): void;
-  fail(error: unknown): void;
-  /** Returns what the store has granted: the caller has left, or the request has failed, before the reply. */
-  returnToStore?(answer: Answer): void;
-}
+import type { Answer as PermitAnswer } from "../../stores/store.ts";
+import type { PendingRequest } from "./batcher.ts";
+import type { PermitRequest } from "./permit-request.ts";
 
 /**
  * Handles requests while the store is away: a subclass for each value of `whenUnavailable`. This class
@@ -89,4 +83,56 @@ export class Strategy<Request extends PendingRequest<Answer>, Answer> {
     this.kept.clear();
     return kept;
   }
+}
+
+/**
+ * Fails requests while the store is away. Requests that return permits are kept until it is back: no
+ * caller waits for those.
+ */
+export class ThrowWhenUnavailable extends Strategy<PermitRequest, PermitAnswer> {
+  /** How many permits callers wait for in the fallback. */
+  get waiting(): number {
+    return 0;
+  }
+
+  override failed(request: PermitRequest, error: StoreUnavailableError, isSent: boolean): void {
+    if (isSent || request.promisedUntil === undefined) request.fail(error);
+    else this.keep(request);
+  }
+
+  /** @param error the error when the store is back, if the request must not be sent again */
+  protected keep(request: PermitRequest, error?: StoreUnavailableError): void {
+    this.kept.set(request, error);
+    request.delayed();
+  }
+
+  /** Called when the last known state of the store is outdated. */
+  outdated(): void {}
+}
+
+/**
+ * Keeps requests until the store is back. A late reply still counts. A request without a reply by then
+ * is sent again, unless it must not run twice.
+ */
+export class WaitWhenUnavailable extends ThrowWhenUnavailable {
+  override readonly awayOnError = true;
+
+  override get isAwaited(): boolean {
+    return this.holdsRequests;
+  }
+
+  override breaker(breaker: Breaker): Breaker {
+    return breaker.forWaiting();
+  }
+
+  override failed(request: PermitRequest, error: StoreUnavailableError, isSent: boolean): void {
+    const isLost = isSent && request.isRepeatable === false;
+    if (isLost && !isSilence(error)) request.fail(error);
+    else this.keep(request, isLost ? error : undefined);
+  }
+}
+
+/** Returns whether the error is a time-out, after which the reply may still arrive. */
+function isSilence({ cause }: StoreUnavailableError): boolean {
+  return cause instanceof DOMException && cause.name === "TimeoutError";
 }

@@ -9,12 +9,11 @@ import { PermitLink } from "../../../src/limiter/remote/permit-link.ts";
 import {
   type PermitRequest,
   reserving,
-  StoreCall,
+  storeCall,
 } from "../../../src/limiter/remote/permit-request.ts";
 import type { Parts } from "../../../src/limiter/remote/remote-options.ts";
+import { ThrowWhenUnavailable, WaitWhenUnavailable } from "../../../src/limiter/remote/strategy.ts";
 import type { WaitLine } from "../../../src/limiter/remote/wait-line.ts";
-import { ThrowWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/throw.ts";
-import { WaitWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/wait.ts";
 import { Breaker } from "../../../src/stores/breaker.ts";
 import { listPolicies } from "../../../src/stores/policies.ts";
 import { isPermanent } from "../../../src/stores/redis/permanent.ts";
@@ -166,7 +165,7 @@ function make({ key = "key", when = "throw", ...options }: Made = {}) {
     request: (late: number) => StoreRequest,
     { taken = 0, again = true }: { taken?: Amount; again?: boolean } = {},
   ) => {
-    const call = new StoreCall({
+    const call = storeCall({
       ...{ request, isRepeatable: again, result: (answer: Answer) => answer },
       returnToStore: (answer) => {
         if (taken !== 0) link.returnToStore(taken, answer).catch(() => {});

@@ -3,24 +3,29 @@
  * share of the policies. When the store is back, callers that still wait are requested from it, and the
  * permits used here are charged to it. Reservations keep their instants.
  */
-import type { Policy } from "../../../algorithms/algorithm.ts";
-import type { PermitsExceedCapacityError } from "../../../ground/errors.ts";
-import type { Amount } from "../../../ground/permits.ts";
-import { lackedMore, sharesOf } from "../../../stores/outage-policy-state.ts";
-import type { PolicyState } from "../../../stores/policy-state.ts";
-import { passing } from "../../decision.ts";
-import type { Decision } from "../../limiter-api.ts";
-import { Timeline } from "../../timeline.ts";
-import { Waiter } from "../../waiter.ts";
-import { WaiterQueue } from "../../waiter-queue.ts";
-import type { ChangeVerb, Here, Visitor } from "../permit-request.ts";
-import type { Parts } from "../remote-options.ts";
+import type { Policy } from "../../algorithms/algorithm.ts";
+import type { Amount } from "../../ground/permits.ts";
+import { lackedMore, sharesOf } from "../../stores/outage-policy-state.ts";
+import type { PolicyList } from "../../stores/policies.ts";
+import type { PolicyState } from "../../stores/policy-state.ts";
+import { passing } from "../decision.ts";
+import type { Decision } from "../limiter-api.ts";
+import { Timeline } from "../timeline.ts";
+import { Waiter } from "../waiter.ts";
+import { WaiterQueue } from "../waiter-queue.ts";
+import type { ChangeVerb, Here, PermitRequest, Visitor } from "./permit-request.ts";
+import type { Parts } from "./remote-options.ts";
 
 /** How long the number of processes that share the limit is used before it is read again, microseconds. */
 const SHARE_HOLDS = 1_000_000;
 
-/** `hasRoom` returns whether `maxWaiting` allows that many more permits; `full` is the error if not. */
-export interface Room {
+/** The part of the queue that the strategies "local" and "allow" use. */
+export interface HereHost {
+  readonly isAway: boolean;
+  send(request: PermitRequest): void;
+  /** Pauses the limiter on the store, and callers with permits promised by the store. */
+  pause(micros: number): void;
+  /** Returns whether `maxWaiting` allows that many more permits; `full` is the error if not. */
   hasRoom(amount: Amount): boolean;
   full(amount: Amount, policies: readonly Policy[]): Error;
 }
@@ -28,21 +33,12 @@ export interface Room {
 /** This process' share of the policies, at most 1, and how the state for a share is opened. */
 export interface LocalShare {
   fraction(): number;
-  open(fraction: number, now: number, epoch: number): PolicyState;
-}
-
-/** The result of an outage, for the store when it is back. */
-export interface Settlement {
-  readonly used: Amount;
-  /** How much longer a pause lasts, microseconds. */
-  readonly pause: number;
-  /** The callers that still wait, in order. */
-  readonly callers: readonly Visitor[];
+  open(policies: PolicyList, fraction: number, now: number, epoch: number): PolicyState;
 }
 
 export class LocalFallback implements Here {
   readonly #parts: Parts;
-  readonly #room: Room;
+  readonly #host: HereHost;
   readonly #share: LocalShare;
   readonly #time: Timeline;
   readonly #queue: WaiterQueue;
@@ -51,19 +47,16 @@ export class LocalFallback implements Here {
   /** The same, as if the store had run the changes that were sent before the outage. */
   #idleIfRun: PolicyState | undefined;
   readonly #visitors = new Set<Visitor>();
-  /** The full policies: they decide which requests the store would never let through. */
-  readonly #whole: PolicyState;
   readonly #policies: readonly Policy[];
   #fraction: number;
   #askedAgainAt: number;
   #pausedUntil = 0;
   #sentWasRun = false;
 
-  constructor(parts: Parts, room: Room, share: LocalShare) {
+  constructor(parts: Parts, host: HereHost, share: LocalShare) {
     this.#parts = parts;
-    this.#room = room;
+    this.#host = host;
     this.#share = share;
-    this.#whole = parts.inForce.policyState;
     this.#policies = parts.inForce.policies;
     this.#fraction = share.fraction();
     this.#time = new Timeline(
@@ -71,7 +64,9 @@ export class LocalFallback implements Here {
       () => this.#queue.rearm(),
       (by) => this.#rebase(by),
     );
-    const policyState = share.open(this.#fraction, this.#time.last, this.#time.epoch);
+    const { last, epoch } = this.#time;
+    const policies = { ...parts.declared, list: this.#policies };
+    const policyState = share.open(policies, this.#fraction, last, epoch);
     this.#idle = policyState.copy();
     this.#queue = new WaiterQueue(this.#time, policyState);
     this.#askedAgainAt = this.#queue.now() + SHARE_HOLDS;
@@ -92,9 +87,9 @@ export class LocalFallback implements Here {
 
   admit(visitor: Visitor): void {
     const { amount, left } = visitor;
-    const excess = this.#parts.inForce.refusal(amount) ?? this.#excess(amount);
-    if (excess !== undefined) {
-      visitor.never(excess);
+    const { inForce } = this.#parts;
+    if (inForce.closed(amount) >= 0 || inForce.isImpossible(amount)) {
+      visitor.never(inForce.excess(amount));
       return;
     }
     const queue = this.#queue;
@@ -103,7 +98,7 @@ export class LocalFallback implements Here {
       this.#letIn(visitor);
       return;
     }
-    const mayWait = this.#room.hasRoom(amount) && !queue.overflows(now, amount);
+    const mayWait = this.#host.hasRoom(amount) && !queue.overflows(now, amount);
     if (!mayWait || queue.instant(now, amount) > now + left) {
       visitor.refuse(() => this.#full(amount));
       return;
@@ -130,23 +125,19 @@ export class LocalFallback implements Here {
     visitor.granted(0);
   }
 
-  /** Returns the error for a request that the store would never let through. */
-  #excess(amount: Amount): PermitsExceedCapacityError | undefined {
-    const whole = this.#whole;
-    return whole.earliest(0, amount) < Infinity ? undefined : whole.excess(0, amount);
-  }
-
   /** `waitMs` is `Infinity` if the caller could not wait because `maxWaiting` is reached. */
   decide(verb: "decide" | "peek", amount: Amount): Decision {
-    const excess = this.#excess(amount);
-    if (excess !== undefined) throw excess;
+    const { inForce } = this.#parts;
+    const rejection = inForce.rejection(amount);
+    if (rejection !== undefined) return rejection;
+    if (inForce.isImpossible(amount)) throw inForce.excess(amount);
     const queue = this.#queue;
     const now = this.#now();
     if (verb === "decide" && queue.grant(now, amount)) {
       this.#parts.stats.granted(amount);
       return passing(queue.policyState.names, queue.policyState.quotas(now), amount);
     }
-    return queue.look(now, amount, () => this.#room.hasRoom(amount));
+    return queue.look(now, amount, () => this.#host.hasRoom(amount));
   }
 
   change(verb: ChangeVerb, amount: Amount, isSent: boolean): void {
@@ -174,8 +165,12 @@ export class LocalFallback implements Here {
     this.#queue.pause(micros);
   }
 
-  /** Ends the fallback: the store is back. Reservations keep their instants and are part of `used`. */
-  retire(): Settlement {
+  /**
+   * Ends the fallback: the store is back. Reservations keep their instants and are part of `used`.
+   *
+   * @returns what was used; how much longer a pause lasts, microseconds; the callers that still wait, in order
+   */
+  retire() {
     this.#queue.catchUp();
     const visitors = [...this.#visitors];
     const callers = visitors.filter(({ isAwaited }) => isAwaited);
@@ -217,7 +212,7 @@ export class LocalFallback implements Here {
   }
 
   #full(amount: Amount): Error {
-    return this.#room.full(amount, this.#shares);
+    return this.#host.full(amount, this.#shares);
   }
 }
 

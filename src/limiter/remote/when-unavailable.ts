@@ -1,33 +1,25 @@
-/** The strategies that answer in this process while the store is away. */
-import type { StoreUnavailableError } from "../../../ground/errors.ts";
-import { MacrotaskGate } from "../../../ground/macrotask-gate.ts";
-import { type Amount, combine, sizeOf } from "../../../ground/permits.ts";
-import { openShare, openWithoutLimit, type Snapshot } from "../../../stores/outage-policy-state.ts";
-import type { PolicyList } from "../../../stores/policies.ts";
-import type { PolicyState } from "../../../stores/policy-state.ts";
-import type { Answer } from "../../../stores/store.ts";
-import { correct } from "../../reservation.ts";
+/** One strategy for each value of `whenUnavailable`: here those that answer in this process. */
+import type { StoreUnavailableError } from "../../ground/errors.ts";
+import { MacrotaskGate } from "../../ground/macrotask-gate.ts";
+import { type Amount, combine, sizeOf } from "../../ground/permits.ts";
+import { openShare, openWithoutLimit, type Snapshot } from "../../stores/outage-policy-state.ts";
+import type { PolicyList } from "../../stores/policies.ts";
+import type { PolicyState } from "../../stores/policy-state.ts";
+import type { Answer } from "../../stores/store.ts";
+import { correct } from "../reservation.ts";
+import { type HereHost, LocalFallback, type LocalShare } from "./local-fallback.ts";
 import {
   type ChangeVerb,
   changeOf,
   type Here,
   type PermitRequest,
-  StoreCall,
-} from "../permit-request.ts";
-import type { Parts } from "../remote-options.ts";
-import { LocalFallback, type LocalShare, type Room } from "./local-fallback.ts";
-import { ThrowWhenUnavailable } from "./throw.ts";
+  storeCall,
+} from "./permit-request.ts";
+import { instancesOf, type Parts } from "./remote-options.ts";
+import { ThrowWhenUnavailable, WaitWhenUnavailable } from "./strategy.ts";
 
 /** How often the state of a store in use is requested, ms. */
 const EVERY_MS = 50;
-
-/** The part of the queue that the strategies "local" and "allow" use. */
-export interface HereHost extends Room {
-  readonly isAway: boolean;
-  send(request: PermitRequest): void;
-  /** Pauses the limiter on the store, and callers with permits promised by the store. */
-  pause(micros: number): void;
-}
 
 /** Grants every request, except that a pause still holds. */
 export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalShare {
@@ -48,13 +40,8 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalS
     return 1;
   }
 
-  open(_fraction: number, now: number, epoch: number): PolicyState {
-    return openWithoutLimit(this.policies, now, epoch);
-  }
-
-  protected get policies(): PolicyList {
-    const { declared, inForce } = this.parts;
-    return { ...declared, list: inForce.policies };
+  open(policies: PolicyList, _fraction: number, now: number, epoch: number): PolicyState {
+    return openWithoutLimit(policies, now, epoch);
   }
 
   /** How long the store grants no request because of a pause, microseconds. */
@@ -109,7 +96,7 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalS
     const { used, pause, callers } = settlement;
     if (pause > 0) this.host.pause(pause);
     const change = (verb: ChangeVerb) => (amount: Amount) => {
-      const call = new StoreCall(changeOf(verb, amount));
+      const call = storeCall(changeOf(verb, amount));
       call.promise.catch(() => {});
       this.host.send(call);
     };
@@ -124,6 +111,7 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalS
  * requests that state now and then, with other requests, and counts what this process was granted since.
  */
 export class LocalWhenUnavailable extends AllowWhenUnavailable {
+  /** Returns how many processes share the limit. */
   readonly #instances: () => number;
   readonly #nothing: Amount;
   /** How many permits each policy lacked; undefined: the store has never answered. */
@@ -134,11 +122,10 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
   #nextMs = -Infinity;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** @param instances returns how many processes share the limit */
-  constructor(parts: Parts, host: HereHost, instances: () => number) {
+  constructor(parts: Parts, host: HereHost) {
     super(parts, host);
     const shape = parts.policyState.amount(1);
-    this.#instances = instances;
+    this.#instances = instancesOf(parts.instances, parts.stats.processes);
     this.#nothing = combine(shape, shape, () => 0);
     this.#since = this.#nothing;
   }
@@ -147,8 +134,8 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
     return 1 / this.#instances();
   }
 
-  override open(fraction: number, now: number, epoch: number): PolicyState {
-    return openShare(this.policies, fraction, this.#snapshot, now, epoch);
+  override open(policies: PolicyList, fraction: number, now: number, epoch: number): PolicyState {
+    return openShare(policies, fraction, this.#snapshot, now, epoch);
   }
 
   get #snapshot(): Snapshot | undefined {
@@ -193,7 +180,7 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
   #inquire(): PermitRequest {
     this.#cancelTimer();
     this.#nextMs = performance.now() + EVERY_MS;
-    const call = new StoreCall<void>({
+    const call = storeCall<void>({
       request: () => ({ verb: "deficit" }),
       result: ({ wait, deficit }) => {
         this.#knownAt = this.parts.line.now();
@@ -211,4 +198,16 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
     clearTimeout(this.#timer);
     this.#timer = undefined;
   }
+}
+
+const STRATEGIES = {
+  throw: () => new ThrowWhenUnavailable(),
+  wait: () => new WaitWhenUnavailable(),
+  local: (parts: Parts, host: HereHost) => new LocalWhenUnavailable(parts, host),
+  allow: (parts: Parts, host: HereHost) => new AllowWhenUnavailable(parts, host),
+};
+
+/** Returns the strategy of the limiter's `whenUnavailable`. */
+export function whenUnavailable(parts: Parts, host: HereHost): ThrowWhenUnavailable {
+  return STRATEGIES[parts.whenUnavailable](parts, host);
 }
