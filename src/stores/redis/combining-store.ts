@@ -162,14 +162,15 @@ function tagOf(key: string): string {
 
 /** Numbers the combinations of one call: with one counter for each key, also if several limiters have it. */
 class CallNumbers {
-  readonly #counters = new Map<string, BatchCounter>();
-  readonly #owners = new Map<BatchCounter, BatchCounters>();
+  readonly #taken = new Map<string, readonly [BatchCounters, BatchCounter]>();
 
   /** Returns the ids of the next combination: one for each part, the same for parts with the same key. */
   next(parts: readonly CombinedPart[]): readonly BatchId[] {
     const ids = new Map<string, BatchId>();
     return parts.map(({ place: { key }, counters }) => {
-      const id = ids.get(key) ?? this.#counterOf(key, counters).next();
+      const taken = this.#taken.get(key) ?? [counters, counters.take()];
+      const id = ids.get(key) ?? taken[1].next();
+      this.#taken.set(key, taken);
       ids.set(key, id);
       return id;
     });
@@ -181,27 +182,17 @@ class CallNumbers {
     ids: readonly BatchId[],
     { passes, parts }: CombinedReply,
   ): void {
-    const isTaken = (i: number) => verb === "take" && passes && parts[i]?.fate === "passes";
-    asked.forEach(({ place: { key }, counters }, i) => {
-      const id = ids[i] as BatchId;
-      if (ids.indexOf(id) < i) return;
-      const hasChanged = ids.some((other, j) => other === id && isTaken(j));
-      const counter = this.#counterOf(key, counters);
-      this.#owners.get(counter)?.replied(counter, id, hasChanged, parts[i]?.remembered);
+    ids.forEach((id, i) => {
+      const taken = this.#taken.get(String(asked[i]?.place.key));
+      if (taken === undefined || ids.indexOf(id) < i) return;
+      const isTaken = passes && verb === "take";
+      const hasChanged = isTaken && parts.some(({ fate }, j) => fate === "passes" && ids[j] === id);
+      taken[0].replied(taken[1], id, hasChanged, parts[i]?.remembered);
     });
   }
 
   release(): void {
-    for (const [counter, owner] of this.#owners) owner.release(counter);
-  }
-
-  #counterOf(key: string, counters: BatchCounters): BatchCounter {
-    const known = this.#counters.get(key);
-    if (known !== undefined) return known;
-    const counter = counters.take();
-    this.#counters.set(key, counter);
-    this.#owners.set(counter, counters);
-    return counter;
+    for (const [counters, counter] of this.#taken.values()) counters.release(counter);
   }
 }
 
