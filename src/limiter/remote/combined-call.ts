@@ -36,7 +36,7 @@ import {
   takeAtOnce,
 } from "../member.ts";
 import { ScatteredError } from "../together.ts";
-import { type Here, storeCall } from "./permit-request.ts";
+import { type Here, StoreCall } from "./permit-request.ts";
 import type { RemoteQueue } from "./remote-queue.ts";
 import { RemoteReservation } from "./remote-reservation.ts";
 
@@ -273,7 +273,7 @@ function reservationOf({ queue, permits, amount }: MemberRequest): RemoteReserva
  * its fallback at once.
  */
 function fallbackOf({ link }: RemoteQueue, error: unknown): Promise<Here | undefined> {
-  const call = storeCall<Here | undefined>({
+  const call = new StoreCall<Here | undefined>({
     request: () => ({ verb: "deficit" }),
     result: () => undefined,
     here: (here) => here,

@@ -15,7 +15,7 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "../../stores/store.ts";
-import { inOrder, isGranted, NO, type PermitRequest, pack, storeCall } from "./permit-request.ts";
+import { inOrder, isGranted, NO, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
 import type { Parts } from "./remote-options.ts";
 import { StoreLink } from "./store-link.ts";
 import type { Strategy } from "./strategy.ts";
@@ -147,7 +147,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
 
   returnToStore(amount: Amount, { receipts }: Answer): Promise<void> {
     const nothing = () => {};
-    const call = storeCall<void>({
+    const call = new StoreCall<void>({
       request: () => ({ verb: "back", amount, receipts }),
       isRepeatable: false,
       promisedUntil: Math.max(0, ...receipts),

@@ -82,46 +82,59 @@ export interface CallOptions<T> {
 }
 
 /** A request that resolves a promise with its answer: the caller waits only for the reply. */
-export interface StoreCall<T> extends PermitRequest {
+export class StoreCall<T> implements PermitRequest {
+  readonly gone = false;
+  readonly toStore: (late: number) => StoreRequest;
+  readonly isRepeatable: boolean;
+  readonly promisedUntil: number | undefined;
+  readonly runHere: PermitRequest["runHere"];
   readonly promise: Promise<T>;
-}
+  readonly #options: CallOptions<T>;
+  #resolve!: (result: T) => void;
+  #reject!: (reason: unknown) => void;
 
-export function storeCall<T>(options: CallOptions<T>): StoreCall<T> {
-  const { request, result, takes = 0, isRepeatable = true, promisedUntil, here } = options;
-  let resolve: (result: T) => void = () => {};
-  let reject: (reason: unknown) => void = () => {};
-  const promise = new Promise<T>((resolves, rejects) => {
-    resolve = resolves;
-    reject = rejects;
-  });
-  const settle = (outcome: () => T) => {
+  constructor(options: CallOptions<T>) {
+    const { here } = options;
+    this.#options = options;
+    this.toStore = options.request;
+    this.isRepeatable = options.isRepeatable !== false;
+    this.promisedUntil = options.promisedUntil;
+    this.runHere = here && ((...args) => this.#settle(() => here(...args)));
+    this.promise = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  taken({ wait }: Answer): Amount {
+    return wait === 0 ? (this.#options.takes ?? 0) : 0;
+  }
+
+  answer(answer: Answer): void {
+    this.#settle(() => this.#options.result(answer));
+  }
+
+  fail(error: unknown): void {
+    this.#options.failed?.(error);
+    this.#reject(error);
+  }
+
+  /** No caller waits for a request that returns permits. */
+  delayed(): void {
+    if (this.promisedUntil !== undefined) this.answer(AT_ONCE);
+  }
+
+  returnToStore(answer: Answer): void {
+    if (answer.wait === 0) this.#options.returnToStore?.(answer);
+  }
+
+  #settle(result: () => T): void {
     try {
-      resolve(outcome());
+      this.#resolve(result());
     } catch (error) {
-      reject(error);
+      this.#reject(error);
     }
-  };
-  return {
-    promise,
-    gone: false,
-    toStore: request,
-    isRepeatable,
-    promisedUntil,
-    runHere: here && ((...args) => settle(() => here(...args))),
-    taken: ({ wait }) => (wait === 0 ? takes : 0),
-    answer: (answer) => settle(() => result(answer)),
-    fail(error) {
-      options.failed?.(error);
-      reject(error);
-    },
-    // no caller waits for a request that returns permits
-    delayed() {
-      if (promisedUntil !== undefined) settle(() => result(AT_ONCE));
-    },
-    returnToStore(answer) {
-      if (answer.wait === 0) options.returnToStore?.(answer);
-    },
-  };
+  }
 }
 
 /** Returns the call of a charge, refund or settlement, for the store or the fallback in this process. */

@@ -32,7 +32,7 @@ import {
   type ChangeVerb,
   changeOf,
   type PermitRequest,
-  storeCall,
+  StoreCall,
 } from "./permit-request.ts";
 import { Prefetcher } from "./prefetcher.ts";
 import type { Parts } from "./remote-options.ts";
@@ -153,7 +153,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
       this.parts.stats.failed(error);
       options.failed?.(error);
     };
-    const call = storeCall({ ...options, failed });
+    const call = new StoreCall({ ...options, failed });
     this.link.send(call);
     return call.promise;
   }

@@ -13,7 +13,7 @@ import {
   changeOf,
   type Here,
   type PermitRequest,
-  storeCall,
+  StoreCall,
 } from "./permit-request.ts";
 import { instancesOf, type Parts } from "./remote-options.ts";
 import { ThrowWhenUnavailable, WaitWhenUnavailable } from "./strategy.ts";
@@ -96,7 +96,7 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalS
     const { used, pause, callers } = settlement;
     if (pause > 0) this.host.pause(pause);
     const change = (verb: ChangeVerb) => (amount: Amount) => {
-      const call = storeCall(changeOf(verb, amount));
+      const call = new StoreCall(changeOf(verb, amount));
       call.promise.catch(() => {});
       this.host.send(call);
     };
@@ -180,7 +180,7 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
   #inquire(): PermitRequest {
     this.#cancelTimer();
     this.#nextMs = performance.now() + EVERY_MS;
-    const call = storeCall<void>({
+    const call = new StoreCall<void>({
       request: () => ({ verb: "deficit" }),
       result: ({ wait, deficit }) => {
         this.#knownAt = this.parts.line.now();

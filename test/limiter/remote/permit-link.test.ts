@@ -9,7 +9,7 @@ import { PermitLink } from "../../../src/limiter/remote/permit-link.ts";
 import {
   type PermitRequest,
   reserving,
-  storeCall,
+  StoreCall,
 } from "../../../src/limiter/remote/permit-request.ts";
 import type { Parts } from "../../../src/limiter/remote/remote-options.ts";
 import { ThrowWhenUnavailable, WaitWhenUnavailable } from "../../../src/limiter/remote/strategy.ts";
@@ -165,7 +165,7 @@ function make({ key = "key", when = "throw", ...options }: Made = {}) {
     request: (late: number) => StoreRequest,
     { taken = 0, again = true }: { taken?: Amount; again?: boolean } = {},
   ) => {
-    const call = storeCall({
+    const call = new StoreCall({
       ...{ request, isRepeatable: again, result: (answer: Answer) => answer },
       returnToStore: (answer) => {
         if (taken !== 0) link.returnToStore(taken, answer).catch(() => {});
