@@ -155,11 +155,12 @@ function firstStep(
   wanted: number,
 ): number {
   const near = Math.ceil((wanted - state.tokens) / policy.refill);
-  const fits = (steps: number) => sumAfter(policy, state, steps) >= wanted;
+  const hit = sumAfter(policy, state, near) >= wanted && sumAfter(policy, state, near - 1) < wanted;
   // beyond FAR, neighbouring steps cannot be distinguished as doubles
-  if (near >= FAR || (fits(near) && !fits(near - 1))) return near;
+  if (hit || near >= FAR) return near;
   // the division was rounded to a wrong step
-  return firstWhole(stepsAt(policy, state, from), fits);
+  const begun = stepsAt(policy, state, from);
+  return firstWhole(begun, (steps) => sumAfter(policy, state, steps) >= wanted);
 }
 
 /** Sets `since` to the last step at or before `at`. */
