@@ -3,9 +3,8 @@
  * in this process, in fair order, and are sent to the store a few at a time (`store-window.ts`).
  */
 
-import { atLeastZero } from "../../ground/check.ts";
 import { toMicros } from "../../ground/clock.ts";
-import type { Amount, Permits } from "../../ground/permits.ts";
+import type { Permits } from "../../ground/permits.ts";
 import type {
   Decision,
   Reservation,
@@ -18,11 +17,11 @@ import { checkShareOptions, checkTryOptions, checkWaitOptions, shareIn } from ".
 import type { Order } from "../order.ts";
 import type { RemoteCalls } from "../remote/remote-calls.ts";
 import type { RemoteQueue } from "../remote/remote-queue.ts";
-import { correct } from "../reservation.ts";
-import { FairCall, type FairRequest } from "./fair-call.ts";
+import type { FairCall, FairRequest } from "./fair-call.ts";
 import { FairOutlook } from "./fair-outlook.ts";
 import { FairQueue } from "./fair-queue.ts";
 import { ChargedReservation, WaitingReservation } from "./fair-remote-reservation.ts";
+import type { Ranks } from "./ranks.ts";
 import type { Turn } from "./turn.ts";
 
 export class FairCalls {
@@ -37,8 +36,8 @@ export class FairCalls {
     this.#behind = behind;
     this.#store = store;
     this.#order = order;
-    this.#queue = new FairQueue(behind, store, order.ranks() as FairRanks);
-    this.#outlook = new FairOutlook(behind, this.#queue, store.parts.declared.names);
+    this.#queue = new FairQueue(behind, store, order.ranks() as Ranks<FairCall>);
+    this.#outlook = new FairOutlook(store, this.#queue);
   }
 
   acquire(permits: Permits, options: WaitOptions | undefined): Promise<number> {
@@ -50,15 +49,13 @@ export class FairCalls {
   #acquire(
     permits: Permits,
     options: WaitOptions | undefined,
-    resolve: (waitedMs: number | PromiseLike<never>) => void,
+    resolve: (outcome: never) => void,
   ): FairCall {
     const signal = checkWaitOptions(options);
     signal?.throwIfAborted();
     const asked = this.#asked(permits, options);
     this.#store.checkOpen();
-    const call = new FairCall(asked, this.#queue.now(), signal, resolve);
-    this.#queue.enter(call);
-    return call;
+    return this.#queue.enter(asked, signal, resolve);
   }
 
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean> {
@@ -71,9 +68,8 @@ export class FairCalls {
         resolve(this.#tryNow(asked, signal));
         return;
       }
-      const call = new FairCall(asked, this.#queue.now(), signal, resolve, micros);
-      this.#queue.enter(call);
-      if (micros < Infinity && this.#queue.line.isWaiting(call)) void this.#refuseIfLate(call);
+      const call = this.#queue.enter(asked, signal, resolve, micros);
+      if (micros < Infinity && call.isInLine) void this.#refuseIfLate(call);
     });
   }
 
@@ -91,8 +87,8 @@ export class FairCalls {
   /** Refuses a call as soon as it is clear that its time is not enough if no other caller comes. */
   async #refuseIfLate(call: FairCall): Promise<void> {
     const waitMs = await this.#outlook.waitOf(call).catch(() => undefined);
-    if (waitMs === undefined || !this.#queue.line.isWaiting(call)) return;
-    if (this.#queue.now() + toMicros(waitMs) > call.deadline) this.#queue.line.expire(call);
+    if (waitMs === undefined || !call.isInLine) return;
+    if (this.#queue.now() + toMicros(waitMs) > call.deadline) this.#queue.expire(call);
   }
 
   async reserve(permits: Permits, options?: ShareOptions): Promise<Reservation> {
@@ -118,30 +114,16 @@ export class FairCalls {
 
   /** For a caller that waits for the reservation at once: others may overtake it. */
   async reserveBehind(permits: Permits, options?: ShareOptions): Promise<Reservation> {
-    const controller = new AbortController();
-    const { signal } = controller;
     let call: FairCall | undefined;
     const granted = new Promise<number>((resolve) => {
-      call = this.#acquire(permits, { ...options, signal }, resolve);
+      call = this.#acquire(permits, options, resolve);
     });
+    // if the call fails, its error is the only one
+    if (call === undefined) return granted as Promise<never>;
     // if the store cannot be asked, the call fails, too
-    const seen = call && this.#outlook.waitOf(call).catch(() => granted);
-    const waitMs = await Promise.race([granted.then(() => 0), seen ?? granted]);
-    const { policyState } = this.#store.parts;
-    let taken = policyState.amount(permits);
-    const settle = async (actual: Permits) => {
-      const changes: Promise<void>[] = [];
-      const change = (verb: "charge" | "refund") => (amount: Amount) => {
-        changes.push(this.#store.change(verb, amount));
-      };
-      const account = { charge: change("charge"), refund: change("refund") };
-      taken = correct(account, taken, policyState.amount(actual, atLeastZero));
-      await Promise.all(changes);
-    };
-    const refund = () => {
-      if (call !== undefined) this.#queue.line.refund(call.turn);
-    };
-    return new WaitingReservation(permits, waitMs, { granted, controller, settle, refund });
+    const seen = this.#outlook.waitOf(call).catch(() => granted);
+    const waitMs = await Promise.race([granted.then(() => 0), seen]);
+    return new WaitingReservation(this.#store, this.#queue.line, call, granted, permits, waitMs);
   }
 
   async decide(permits: Permits, options?: ShareOptions): Promise<Decision> {
@@ -198,5 +180,3 @@ export class FairCalls {
     return { permits, amount, turn };
   }
 }
-
-type FairRanks = ConstructorParameters<typeof FairQueue>[2];

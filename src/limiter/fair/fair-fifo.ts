@@ -1,7 +1,6 @@
 import { Fifo } from "../fifo.ts";
 import type { Order } from "../order.ts";
 import type { Ranks } from "./ranks.ts";
-import type { ShareQueue } from "./share-queue.ts";
 import type { Turn } from "./turn.ts";
 
 /** A member of such a queue. */
@@ -25,65 +24,46 @@ export function fifoOf<Member extends Placed<Member>>(
 
 /** The waiters of a fair limiter that has no state: first in, first out within each share. */
 export class FairFifo<Member extends Placed<Member>> implements FifoQueue<Member> {
-  protected readonly ranks: Ranks<Member, ShareQueue<Member>>;
+  protected readonly ranks: Ranks<Member>;
   protected readonly now: () => number;
-  #size = 0;
 
-  constructor(ranks: Ranks<Member, ShareQueue<Member>>, now: () => number) {
+  constructor(ranks: Ranks<Member>, now: () => number) {
     this.ranks = ranks;
     this.now = now;
   }
 
   get size(): number {
-    return this.#size;
+    return this.ranks.size;
   }
 
   get head(): Member | undefined {
-    return this.ranks.next?.head?.item;
+    return this.ranks.head?.item;
   }
 
   /** Share by share. */
   *[Symbol.iterator](): Generator<Member> {
-    for (const { shares } of this.ranks.list) {
-      for (const { first } of shares) {
-        for (let turn = first; turn !== undefined; turn = turn.after) yield turn.item as Member;
-      }
-    }
+    for (const share of this.ranks.shares) yield* share.items();
   }
 
   append(member: Member): void {
-    const turn = member.turn as Turn<Member>;
-    const queue = this.queueOf(turn);
-    if (this.#size === 0) this.begin();
-    turn.item = member;
-    this.ranks.start(queue, this.now());
-    queue.append(turn);
-    this.#size += 1;
+    if (this.size === 0) this.begin();
+    this.ranks.append(member.turn as Turn<Member>, member, this.now());
   }
 
   /** @returns whether it was a member */
   remove(member: Member): boolean {
     const turn = member.turn as Turn<Member>;
     if (turn.share === undefined) return false;
-    this.queueOf(turn).remove(turn);
-    this.#size -= 1;
+    this.ranks.remove(turn);
     return true;
   }
 
   shift(): Member | undefined {
-    const { next } = this.ranks;
-    if (next === undefined) return undefined;
-    this.ranks.served(next, this.now());
-    this.#size -= 1;
-    return next.shift().item;
+    return this.ranks.shift(this.now());
   }
 
   /** Called when the first member comes. */
   protected begin(): void {
-    for (const one of this.ranks.list) one.reset();
-  }
-
-  protected queueOf(turn: Turn<Member>): ShareQueue<Member> {
-    return this.ranks.list[turn.rank] as ShareQueue<Member>;
+    this.ranks.reset();
   }
 }

@@ -2,39 +2,38 @@ import { toMillis } from "../../ground/clock.ts";
 import type { Amount } from "../../ground/permits.ts";
 import { asPaused } from "../decision.ts";
 import type { Decision, PolicyStatus } from "../limiter-api.ts";
-import type { RemoteCalls } from "../remote/remote-calls.ts";
+import type { RemoteQueue } from "../remote/remote-queue.ts";
 import type { FairRequest } from "./fair-call.ts";
 import { delayBehind } from "./fair-forecast.ts";
 import type { FairQueue } from "./fair-queue.ts";
 
+type Asked = Pick<FairRequest, "amount" | "turn">;
+
 /** How long calls of a fair limiter on a store wait: by the answer of the store, and behind which calls here. */
 export class FairOutlook {
-  readonly #behind: RemoteCalls;
+  readonly #store: RemoteQueue;
   readonly #queue: FairQueue;
   readonly #names: readonly string[];
   /** The request that asks for the wait of calls, while it is under way, and the amount that it names. */
   #peeked: Promise<{ readonly decision: Decision; readonly amount: Amount }> | undefined;
 
-  /** @param names those of the policies */
-  constructor(behind: RemoteCalls, queue: FairQueue, names: readonly string[]) {
-    this.#behind = behind;
+  constructor(store: RemoteQueue, queue: FairQueue) {
+    this.#store = store;
     this.#queue = queue;
-    this.#names = names;
+    this.#names = store.parts.declared.names;
   }
 
   /** Asks the store, and adds the wait for the calls that go before this one and wait in this process. */
-  async peek(asked: FairRequest): Promise<Decision> {
-    const seen = await this.#queue.measure(this.#behind.peek(asked.permits));
-    return this.behindOthers(asked, seen);
+  async peek(asked: Asked): Promise<Decision> {
+    return this.behindOthers(asked, await this.#look(asked.amount));
   }
 
   /**
    * How long a call that waits here will wait, ms, if no other comes. All calls that ask this at a time share
    * one request to the store.
    */
-  async waitOf({ permits, amount, turn }: FairRequest): Promise<number> {
-    this.#peeked ??= this.#queue
-      .measure(this.#behind.peek(permits))
+  async waitOf({ amount, turn }: Asked): Promise<number> {
+    this.#peeked ??= this.#look(amount)
       .then((decision) => ({ decision, amount }))
       .finally(() => {
         this.#peeked = undefined;
@@ -45,7 +44,7 @@ export class FairOutlook {
   }
 
   /** Adds that wait to an answer of the store. */
-  behindOthers({ amount, turn }: FairRequest, seen: Decision): Decision {
+  behindOthers({ amount, turn }: Asked, seen: Decision): Decision {
     const ahead = this.#aheadOf(turn);
     if (ahead.length === 0) return seen;
     const delay = this.#delay(seen, ahead, amount);
@@ -60,8 +59,12 @@ export class FairOutlook {
     };
   }
 
+  #look(amount: Amount): Promise<Decision> {
+    return this.#queue.measure(this.#store.decide("peek", amount));
+  }
+
   /** What the calls ask for that go before this one and wait in this process. */
-  #aheadOf(turn: FairRequest["turn"]): readonly Amount[] {
+  #aheadOf(turn: Asked["turn"]): readonly Amount[] {
     return Array.from(this.#queue.line.upcoming(turn), (call) => call.amount);
   }
 

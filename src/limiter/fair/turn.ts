@@ -44,4 +44,8 @@ export class Share<Item> extends LinkedList<Turn<Item>> {
     super();
     this.name = name;
   }
+
+  *items(): Generator<Item> {
+    for (let turn = this.first; turn !== undefined; turn = turn.after) yield turn.item as Item;
+  }
 }

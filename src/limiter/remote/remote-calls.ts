@@ -82,20 +82,10 @@ export class RemoteCalls {
 
   async decide(permits: Permits, options?: ShareOptions): Promise<Decision> {
     const amount = this.#amount(permits, options);
-    const decided = await this.#decide(amount);
-    if (!decided.allowed) this.#queue.parts.meter.refused(amount, "too-long", () => decided);
-    return decided;
-  }
-
-  /** Takes permits that can be used now, as `decide` does, but neither counts nor publishes a refusal. */
-  async takeQuietly(amount: Amount): Promise<boolean> {
-    const { allowed } = await this.#decide(amount);
-    return allowed;
-  }
-
-  async #decide(amount: Amount): Promise<Decision> {
     const decided = await this.#queue.decide("decide", amount);
-    if (decided.allowed) this.#queue.parts.meter.granted(amount, 0);
+    const { meter } = this.#queue.parts;
+    if (decided.allowed) meter.granted(amount, 0);
+    else meter.refused(amount, "too-long", () => decided);
     return decided;
   }
 
