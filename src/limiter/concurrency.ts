@@ -26,8 +26,9 @@ import {
 import { type Clock, toMicros } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
-import { type FifoQueue, fifoOf } from "./fair/fair-fifo.ts";
 import { orderOf } from "./fair/fair-order.ts";
+import type { Ranks } from "./fair/ranks.ts";
+import { Fifo } from "./fifo.ts";
 import { LeaseWaiter } from "./lease-waiter.ts";
 import type { TryOptions, WaitOptions } from "./limiter-api.ts";
 import { type Lease, LocalLease } from "./local-lease.ts";
@@ -76,7 +77,7 @@ export class ConcurrencyLimiter implements Counted {
   readonly #options: ReturnType<typeof checkLimiterOptions>;
   readonly #meter: Meter;
   readonly #order: Order;
-  readonly #line: FifoQueue<LeaseWaiter>;
+  readonly #line: Ranks<LeaseWaiter> | Fifo<LeaseWaiter>;
   readonly #signals = new AbortGroups<LeaseWaiter>((waiter, reason) =>
     this.#cancel(waiter, reason),
   );
@@ -106,7 +107,7 @@ export class ConcurrencyLimiter implements Counted {
     checkOptions("options", options, CONCURRENCY_OPTIONS);
     this.#options = checkLimiterOptions(options);
     this.#order = orderOf(options.fair);
-    this.#line = fifoOf(this.#order, () => this.#now());
+    this.#line = this.#order.ranks<LeaseWaiter>() ?? new Fifo<LeaseWaiter>();
     this.#meter = new Meter({ limiter: this.#options.name }, []);
   }
 
@@ -287,7 +288,9 @@ export class ConcurrencyLimiter implements Counted {
 
   #append(waiter: LeaseWaiter): void {
     this.#meter.enqueued();
-    this.#line.append(waiter);
+    // no caller waits: no share owes anything
+    if (this.waiting === 0 && !(this.#line instanceof Fifo)) this.#line.reset();
+    this.#line.append(waiter, waiter.asked);
     if (waiter.signal !== undefined) this.#signals.add(waiter.signal, waiter);
   }
 
@@ -317,7 +320,7 @@ export class ConcurrencyLimiter implements Counted {
 
   #grant(): void {
     while (this.#isFree()) {
-      const waiter = this.#line.shift();
+      const waiter = this.#line.shift(this.#now());
       if (waiter === undefined) return;
       this.#leave(waiter);
       this.#meter.released(1, this.#waited(waiter));

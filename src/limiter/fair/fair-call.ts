@@ -1,7 +1,7 @@
 import type { Timer } from "../../ground/clock.ts";
 import type { Amount, Permits } from "../../ground/permits.ts";
 import { Caller, type WaiterHost } from "../remote/remote-waiter.ts";
-import type { ShareLine } from "./share-line.ts";
+import type { Ranks } from "./ranks.ts";
 import type { Turn } from "./turn.ts";
 
 /** The checked arguments of a call. */
@@ -20,12 +20,12 @@ export class FairCall extends Caller {
   isGrantedAtOnce = false;
   /** Ends its time in the line. */
   timer: Timer | undefined;
-  readonly #line: ShareLine<FairCall>;
+  readonly #line: Ranks<FairCall>;
 
   /** @param longest the longest wait of a `tryAcquire`, microseconds; absent: an `acquire` */
   constructor(
     host: WaiterHost,
-    line: ShareLine<FairCall>,
+    line: Ranks<FairCall>,
     { permits, amount, turn }: FairRequest,
     signal: AbortSignal | undefined,
     longest: number | undefined,

@@ -102,7 +102,7 @@ export class FairCalls {
     }
     const refund = () => line.refund(asked.turn);
     // calls that are made before the reply come behind it
-    line.charge(asked.turn);
+    line.charge(asked.turn, this.#queue.now());
     try {
       const reservation = await this.#queue.measure(this.#behind.reserve(permits));
       return new ChargedReservation(reservation, refund);
@@ -161,7 +161,7 @@ export class FairCalls {
     const { line } = this.#queue;
     const refund = () => line.refund(asked.turn);
     if (reservation === undefined || reservation.waitMs === 0) this.#queue.grantedAtOnce(asked);
-    else line.charge(asked.turn);
+    else line.charge(asked.turn, this.#queue.now());
     if (reservation !== undefined) {
       const charged = new ChargedReservation(reservation, refund);
       return { reservation: charged, undo: () => charged.undo() };

@@ -17,7 +17,6 @@ import type { LeaseReply } from "../../stores/lease-store.ts";
 import type { Claims } from "../leases/claims.ts";
 import type { Claim } from "../leases/remote-lease.ts";
 import type { Ranks } from "./ranks.ts";
-import { ShareLine } from "./share-line.ts";
 import type { Turn } from "./turn.ts";
 
 /** The part of the limiter behind these callers that they use. */
@@ -29,7 +28,7 @@ export interface FairClaimsHost extends Claims {
 }
 
 export class FairClaims {
-  readonly line: ShareLine<Claim>;
+  readonly line: Ranks<Claim>;
   readonly #maxWaiting: number;
   readonly #host: FairClaimsHost;
   /** How many calls are with the store without a lease. */
@@ -41,7 +40,7 @@ export class FairClaims {
   #isLooking = false;
 
   constructor(ranks: Ranks<Claim>, maxWaiting: number, host: FairClaimsHost) {
-    this.line = new ShareLine(ranks, () => performance.now() * 1000);
+    this.line = ranks;
     this.#maxWaiting = maxWaiting;
     this.#host = host;
   }
@@ -49,7 +48,7 @@ export class FairClaims {
   enter(claim: Claim): void {
     if (this.line.size === 0 && this.#asked === 0) {
       // no caller waits: no share owes anything
-      this.line.forget();
+      this.line.reset();
       this.#hasReplied = false;
     }
     if (!claim.waits) {
@@ -58,7 +57,7 @@ export class FairClaims {
       return;
     }
     claim.state = "queued";
-    this.line.append(claim);
+    this.line.append(claim, now());
     if (this.#isTaken && this.#excess > 0) {
       this.#host.refuse(claim);
       return;
@@ -72,7 +71,7 @@ export class FairClaims {
   fill(): void {
     while (this.line.size > 0 && this.#asked < 1 + this.#free + this.#released) {
       this.#asked += 1;
-      this.#host.send(this.line.shift() as Claim);
+      this.#host.send(this.line.shift(now()) as Claim);
     }
   }
 
@@ -92,7 +91,7 @@ export class FairClaims {
   waitEnded(claim: Claim, isGranted: boolean): void {
     const turn = claim.turn as Turn<Claim>;
     if (claim.wanted.longestMs === 0) {
-      if (isGranted) this.line.charge(turn);
+      if (isGranted) this.line.charge(turn, now());
     } else if (!this.line.remove(claim)) {
       this.#asked -= 1;
       if (!isGranted) this.line.refund(turn);
@@ -145,4 +144,9 @@ export class FairClaims {
     this.#isLooking = false;
     this.fill();
   }
+}
+
+/** Microseconds. */
+function now(): number {
+  return performance.now() * 1000;
 }

@@ -21,7 +21,7 @@ export class FairLine extends Line {
   }
 
   override get head(): LineEntry | undefined {
-    return super.head ?? this.#ranks.head?.item;
+    return super.head ?? this.#ranks.head;
   }
 
   override get urgent(): Waiter | undefined {
@@ -29,7 +29,7 @@ export class FairLine extends Line {
   }
 
   override isNext(turn: Turn<Waiter>): boolean {
-    return this.#ranks.enter(turn) && super.head === undefined;
+    return super.head === undefined && this.#ranks.isNext(turn);
   }
 
   override append(place: LineEntry, from: number): void {
@@ -39,24 +39,22 @@ export class FairLine extends Line {
       return;
     }
     const waiter = place as Waiter;
+    this.#ranks.append(waiter, waiter.asked);
     if (!waiter.awaited) {
       // the holder knows the instant, so no later caller may overtake those that go before it
-      for (let isNext = this.#ranks.enter(turn); !isNext; isNext = this.#ranks.isNext(turn)) {
-        this.#promote(from);
+      for (let { head } = this.#ranks; head !== waiter; head = this.#ranks.head) {
+        this.#promote(head as Waiter, from);
       }
-      turn.item = waiter;
-      this.#ranks.charge(turn);
+      this.#ranks.shift();
       super.append(waiter, from);
       return;
     }
-    this.#ranks.append(turn, waiter, waiter.asked);
     this.count(waiter, 1);
     if (waiter.deadline < Infinity) this.#deadlines.push(turn);
   }
 
   override granted(turn: Turn<Waiter>, at: number): void {
     if (this.head === undefined) this.#ranks.reset();
-    this.#ranks.enter(turn);
     this.#ranks.charge(turn, at);
   }
 
@@ -67,7 +65,7 @@ export class FairLine extends Line {
       if (at === undefined) this.#ranks.refund(turn);
       return super.remove(place);
     }
-    this.#leave(turn, at);
+    this.#leave(place as Waiter, at);
     return false;
   }
 
@@ -78,10 +76,8 @@ export class FairLine extends Line {
   }
 
   /** Moves the waiter that goes next to the line: it is not overtaken any more. */
-  #promote(from: number): void {
-    const turn = this.#ranks.head as Turn<Waiter>;
-    const waiter = turn.item as Waiter;
-    this.#leave(turn, instantOf(waiter, super.replay(from)));
+  #promote(waiter: Waiter, from: number): void {
+    this.#leave(waiter, instantOf(waiter, super.replay(from)));
     super.append(waiter, from);
   }
 
@@ -95,30 +91,27 @@ export class FairLine extends Line {
     const { policyState, at } = super.replay(from);
     const promised: Promised = { policyState: policyState.copy(), at, last: undefined };
     const refused: Waiter[] = [];
-    const forecast = this.#ranks.forecast(turn);
-    for (let { head } = forecast; head !== undefined; head = forecast.head) {
-      if (turn !== undefined && forecast.isNext(turn)) break;
-      const waiter = head.item as Waiter;
+    this.#ranks.forecast(turn, (waiter) => {
       const instant = instantOf(waiter, promised);
       if (Math.ceil(instant) > waiter.deadline) {
-        forecast.shift(undefined);
         refused.push(waiter);
-        continue;
+        return undefined;
       }
-      forecast.shift(instant);
       promised.policyState.take(instant, waiter.taken);
       promised.at = instant;
-    }
+      return instant;
+    });
     for (const waiter of refused) this.refuse(waiter);
     return promised;
   }
 
   /** @param at when it is released; `undefined`: it is not */
-  #leave(turn: Turn<Waiter>, at: number | undefined): void {
-    if (at === undefined) this.#ranks.remove(turn);
+  #leave(waiter: Waiter, at: number | undefined): void {
+    if (at === undefined) this.#ranks.remove(waiter);
     else this.#ranks.shift(at);
-    this.count(turn.item as Waiter, -1);
-    if (turn.index >= 0) this.#deadlines.remove(turn);
+    this.count(waiter, -1);
+    const { turn } = waiter;
+    if (turn !== undefined && turn.index >= 0) this.#deadlines.remove(turn);
   }
 }
 

@@ -15,7 +15,7 @@ import { FIFO, type Order } from "../order.ts";
 import type { Waiter } from "../waiter.ts";
 import { FairLine } from "./fair-line.ts";
 import { Ranks } from "./ranks.ts";
-import { Turn } from "./turn.ts";
+import { type Placed, Turn } from "./turn.ts";
 
 /** Returns the order that the option `fair` asks for. */
 export function orderOf(fair: boolean | FairOptions = false): Order {
@@ -61,7 +61,7 @@ class FairOrder implements Order {
     return new FairLine(released, refuse, this.ranks());
   }
 
-  ranks<Item>(): Ranks<Item> {
+  ranks<Member extends Placed<Member>>(): Ranks<Member> {
     return new Ranks(Math.max(1, this.#priorities.length), this.#agingMicros);
   }
 }

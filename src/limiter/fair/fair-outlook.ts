@@ -65,7 +65,15 @@ export class FairOutlook {
 
   /** What the calls ask for that go before this one and wait in this process. */
   #aheadOf(turn: Asked["turn"]): readonly Amount[] {
-    return Array.from(this.#queue.line.upcoming(turn), (call) => call.amount);
+    const ahead: Amount[] = [];
+    const hasGone = turn.item !== undefined && turn.share === undefined;
+    if (hasGone) return ahead;
+    const now = this.#queue.now();
+    this.#queue.line.forecast(turn, (call) => {
+      ahead.push(call.amount);
+      return now;
+    });
+    return ahead;
   }
 
   #delay(seen: Decision, ahead: readonly Amount[], amount: Amount, seenFor?: Amount): number {

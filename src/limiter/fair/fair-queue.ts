@@ -14,7 +14,6 @@ import type { RemoteCalls } from "../remote/remote-calls.ts";
 import type { RemoteQueue } from "../remote/remote-queue.ts";
 import { FairCall, type FairRequest } from "./fair-call.ts";
 import type { Ranks } from "./ranks.ts";
-import { ShareLine } from "./share-line.ts";
 import { StoreWindow } from "./store-window.ts";
 
 /** How long a round trip is believed, microseconds. */
@@ -25,7 +24,7 @@ const MOST_TRIES = 256;
 
 export class FairQueue {
   /** The calls that have not been sent yet. */
-  readonly line: ShareLine<FairCall>;
+  readonly line: Ranks<FairCall>;
   /** The calls behind these: they ask the store. */
   readonly #behind: RemoteCalls;
   readonly #store: RemoteQueue;
@@ -39,7 +38,7 @@ export class FairQueue {
   constructor(behind: RemoteCalls, store: RemoteQueue, ranks: Ranks<FairCall>) {
     this.#behind = behind;
     this.#store = store;
-    this.line = new ShareLine(ranks, () => this.now());
+    this.line = ranks;
   }
 
   now(): number {
@@ -74,14 +73,14 @@ export class FairQueue {
       // the reply says which policy refuses it
       this.#store.send(call);
     } else if (!this.isFull(amount)) {
-      this.line.append(call);
+      this.line.append(call, this.now());
       this.#fill();
       this.#limitWait(call);
     } else if (this.line.size > 0) {
       call.refuse(() => this.full(amount), "queue-full");
     } else {
       // the store may grant it now
-      this.line.charge(call.turn);
+      this.line.charge(call.turn, this.now());
       this.#send(call);
     }
     return call;
@@ -110,8 +109,8 @@ export class FairQueue {
 
   /** Called when the store has granted a call at once. If the limiter is idle, no share owes anything. */
   grantedAtOnce({ turn }: Pick<FairRequest, "turn">): void {
-    if (this.line.size === 0 && this.#window.calls === 0) this.line.forget();
-    this.line.charge(turn);
+    if (this.line.size === 0 && this.#window.calls === 0) this.line.reset();
+    this.line.charge(turn, this.now());
   }
 
   /** Measures how long the store takes for a reply to a call that does not wait. */
@@ -153,7 +152,7 @@ export class FairQueue {
 
   /** Takes the next call from the line. */
   #next(): FairCall {
-    const call = this.line.shift() as FairCall;
+    const call = this.line.shift(this.now()) as FairCall;
     call.timer?.cancel();
     return call;
   }
@@ -230,10 +229,12 @@ export class FairQueue {
   /** How many of the next calls ask for that amount. */
   #alike(amount: Amount): number {
     let count = 0;
-    for (const call of this.line.upcoming()) {
-      if (count === this.#tries || !sameAmount(call.amount, amount)) break;
+    const now = this.now();
+    this.line.forecast(undefined, (call) => {
+      if (count === this.#tries || !sameAmount(call.amount, amount)) return false;
       count += 1;
-    }
+      return now;
+    });
     return count;
   }
 

@@ -7,7 +7,7 @@ import { checkSignalOptions } from "../options.ts";
 import type { RemoteQueue } from "../remote/remote-queue.ts";
 import { correct } from "../reservation.ts";
 import type { FairCall } from "./fair-call.ts";
-import type { ShareLine } from "./share-line.ts";
+import type { Ranks } from "./ranks.ts";
 
 /** A reservation in the store. Its share is charged for it, unless it is cancelled. */
 export class ChargedReservation implements Reservation {
@@ -60,7 +60,7 @@ export class WaitingReservation implements Reservation {
   readonly permits: Permits;
   readonly waitMs: number;
   readonly #store: RemoteQueue;
-  readonly #line: ShareLine<FairCall>;
+  readonly #line: Ranks<FairCall>;
   readonly #call: FairCall;
   readonly #granted: Promise<number>;
   #taken: Amount;
@@ -69,7 +69,7 @@ export class WaitingReservation implements Reservation {
   /** @param granted resolves to how long the call has waited, ms */
   constructor(
     store: RemoteQueue,
-    line: ShareLine<FairCall>,
+    line: Ranks<FairCall>,
     call: FairCall,
     granted: Promise<number>,
     permits: Permits,

@@ -3,149 +3,193 @@
  * without a service is served one request before higher ones; of several such queues the one that has waited
  * longest. So each queue with waiters is served once in `aging`, and the higher ones lose no more than that.
  */
-import { type ShareForecast, ShareQueue } from "./share-queue.ts";
-import type { Share, Turn } from "./turn.ts";
+import { ShareQueue } from "./share-queue.ts";
+import type { Placed, Share, Turn } from "./turn.ts";
 
 /** The requests of one priority, or the forecast of them. */
-type Rank<Item> = ShareQueue<Item> | ShareForecast<Item>;
-
-class Priorities<Item, R extends Rank<Item>> {
-  protected readonly list: readonly R[];
-  protected readonly aging: number;
-  /** The instant of the last service. */
-  protected at: number;
-
-  constructor(list: readonly R[], aging: number, at: number) {
-    this.list = list;
-    this.aging = aging;
-    this.at = at;
-  }
-
+interface Rank {
   /** The request that is served next. */
-  get head(): Turn<Item> | undefined {
-    return this.next?.head;
+  readonly head: unknown;
+  /** Since when no request was served while requests waited. */
+  since: number;
+}
+
+class Priorities<R extends Rank> {
+  readonly list: readonly R[];
+  readonly #aging: number;
+  /** The instant of the last service. */
+  #at: number;
+
+  constructor(list: readonly R[], aging: number, at = 0) {
+    this.list = list;
+    this.#aging = aging;
+    this.#at = at;
   }
 
   /** The priority that is served next; `undefined` if no request waits. */
-  protected get next(): R | undefined {
+  get next(): R | undefined {
     const first = this.list.find(({ head }) => head !== undefined);
-    if (this.aging === Infinity) return first;
+    if (this.#aging === Infinity) return first;
     let next: R | undefined;
     for (const rank of this.list) {
-      if (rank.head === undefined || !this.#isAged(rank)) continue;
+      if (rank.head === undefined || this.#at < rank.since + this.#aging) continue;
       if (next === undefined || rank.since < next.since) next = rank;
     }
     return next ?? first;
   }
 
-  /** Whether a request that has entered would be served next. */
-  isNext(turn: Turn<Item>): boolean {
-    const { next } = this;
-    if (next === undefined) return true;
-    const index = this.list.indexOf(next);
-    return index === turn.rank ? next.isNext(turn) : index > turn.rank && !this.#isAged(next);
+  /** Called before a request is added. */
+  start(rank: R, now: number): void {
+    if (rank.head === undefined) rank.since = now;
+    if (this.next === undefined) this.#at = now;
   }
 
-  protected served(rank: R, at: number): void {
+  /** Called when a request of that priority was served. */
+  served(rank: R, at: number): void {
     rank.since = at;
-    this.at = at;
+    this.#at = at;
   }
 
-  #isAged({ since }: R): boolean {
-    return this.at >= since + this.aging;
+  /** Returns the same with other queues: a forecast. */
+  with<Other extends Rank>(list: readonly Other[]): Priorities<Other> {
+    return new Priorities(list, this.#aging, this.#at);
   }
 }
 
-/** The requests of a fair limiter. All instants are those of the limiter. */
-export class Ranks<Item> extends Priorities<Item, ShareQueue<Item>> {
-  /** How many requests wait, and for how many permits. */
-  size = 0;
-  permits = 0;
+/**
+ * The callers of a fair limiter that wait, with their shares and priorities. The instants are those of the
+ * limiter; a service without one does not count for the aging.
+ */
+export class Ranks<Member extends Placed<Member>> {
+  readonly #priorities: Priorities<ShareQueue<Member>>;
+  #size = 0;
+  #permits = 0;
 
   /** @param aging in the unit of the instants; `Infinity`: none */
   constructor(count: number, aging: number) {
-    super(
-      Array.from({ length: count }, () => new ShareQueue<Item>()),
-      aging,
-      0,
-    );
+    const list = Array.from({ length: count }, () => new ShareQueue<Member>());
+    this.#priorities = new Priorities(list, aging);
   }
 
-  /** The shares with requests, the highest priority first. */
-  get shares(): Share<Item>[] {
-    return this.list.flatMap(({ shares }) => shares);
+  get size(): number {
+    return this.#size;
   }
 
-  /** Called when the limiter has been idle: no share owes anything or has a request. */
-  reset(): void {
-    for (const queue of this.list) queue.reset();
+  /** How many permits they ask for. */
+  get permits(): number {
+    return this.#permits;
   }
 
-  /** Marks the arrival of a request, which is not in a queue yet. Returns whether it would be served next. */
-  enter(turn: Turn<Item>): boolean {
-    this.#queueOf(turn).enter(turn);
-    return this.isNext(turn);
+  /** The member that is served next. */
+  get head(): Member | undefined {
+    return this.#priorities.next?.head?.item;
   }
 
-  append(turn: Turn<Item>, item: Item, now: number): void {
-    const queue = this.#queueOf(turn);
-    turn.item = item;
-    if (queue.head === undefined) queue.since = now;
-    if (this.next === undefined) this.at = now;
-    queue.append(turn);
-    this.#count(turn, 1);
+  /** The shares with members, in no order. */
+  get shares(): Share<Member>[] {
+    return this.#priorities.list.flatMap(({ shares }) => shares);
   }
 
-  /** Removes a request that is not served. */
-  remove(turn: Turn<Item>): void {
+  /** Share by share. */
+  *[Symbol.iterator](): Generator<Member> {
+    for (const share of this.shares) yield* share.items();
+  }
+
+  append(member: Member, at: number): void {
+    const turn = member.turn as Turn<Member>;
+    turn.item = member;
+    this.#append(turn, at);
+  }
+
+  /** Removes a member that is not served. @returns whether it was one */
+  remove({ turn }: Member): boolean {
+    if (turn?.share === undefined) return false;
     this.#queueOf(turn).remove(turn);
     this.#count(turn, -1);
+    return true;
   }
 
   /** Serves the head. */
-  shift(at: number): Item | undefined {
-    const { next } = this;
+  shift(at?: number): Member | undefined {
+    const { next } = this.#priorities;
     if (next === undefined) return undefined;
-    this.served(next, at);
+    if (at !== undefined) this.#priorities.served(next, at);
     const turn = next.shift();
     this.#count(turn, -1);
     return turn.item;
   }
 
-  /** Serves a request that has entered, without a wait. @param at absent: the service does not end aging */
-  charge(turn: Turn<Item>, at?: number): void {
+  /** Serves a request that does not wait here. */
+  charge(turn: Turn<Member>, at: number): void {
     const queue = this.#queueOf(turn);
     queue.charge(turn);
-    if (at !== undefined) this.served(queue, at);
+    this.#priorities.served(queue, at);
   }
 
   /** Undoes the service of a request that was served in advance. */
-  refund(turn: Turn<Item>): void {
+  refund(turn: Turn<Member>): void {
     this.#queueOf(turn).refund(turn);
   }
 
-  /** Returns the order in which the requests are served: see `ShareQueue.forecast`. */
-  forecast(turn?: Turn<Item>): RanksForecast<Item> {
-    const list = this.list.map((queue) => queue.forecast(turn));
-    return new RanksForecast(list, this.aging, this.at);
+  /** Called when the limiter has been idle: no share owes anything. */
+  reset(): void {
+    for (const queue of this.#priorities.list) queue.reset();
   }
 
-  #count({ size }: Turn<Item>, by: 1 | -1): void {
-    this.size += by;
-    this.permits += by * size;
+  /** Whether a request that is made now would be served before all members. */
+  isNext(turn: Turn<Member>): boolean {
+    if (this.#size === 0) return true;
+    return this.#with(turn, () => this.#priorities.next?.head === turn);
   }
 
-  #queueOf({ rank }: Turn<Item>): ShareQueue<Item> {
-    return this.list[rank] as ShareQueue<Item>;
+  /**
+   * Passes the members in the order in which they are served if no other comes.
+   *
+   * @param turn only those that are served before this request, which waits or is made now
+   * @param pass returns when that member is served; `undefined`: it leaves without a service; `false`: enough
+   */
+  forecast(
+    turn: Turn<Member> | undefined,
+    pass: (member: Member) => number | false | undefined,
+  ): void {
+    this.#with(turn, () => {
+      const priorities = this.#priorities.with(
+        this.#priorities.list.map((queue) => queue.forecast()),
+      );
+      for (let { next } = priorities; next !== undefined; next = priorities.next) {
+        if (next.head === turn) return;
+        const at = pass(next.head?.item as Member);
+        if (at === false) return;
+        next.shift(at !== undefined);
+        if (at !== undefined) priorities.served(next, at);
+      }
+    });
   }
-}
 
-/** The order in which the requests of `Ranks` are served, found without a change of them. */
-class RanksForecast<Item> extends Priorities<Item, ShareForecast<Item>> {
-  /** Passes the head. @param at when it is served; `undefined` if it leaves the queue without a service */
-  shift(at: number | undefined): void {
-    const next = this.next as ShareForecast<Item>;
-    next.shift(at !== undefined);
-    if (at !== undefined) this.served(next, at);
+  /** Looks at the queues with that request in its place, though it may not wait there. */
+  #with<T>(turn: Turn<Member> | undefined, look: () => T): T {
+    if (turn === undefined || turn.share !== undefined || this.#size === 0) return look();
+    // it has not waited, so it is not aged
+    this.#append(turn, Infinity);
+    const seen = look();
+    this.#queueOf(turn).remove(turn);
+    this.#count(turn, -1);
+    return seen;
+  }
+
+  #append(turn: Turn<Member>, at: number): void {
+    const queue = this.#queueOf(turn);
+    this.#priorities.start(queue, at);
+    queue.append(turn);
+    this.#count(turn, 1);
+  }
+
+  #count({ size }: Turn<Member>, by: 1 | -1): void {
+    this.#size += by;
+    this.#permits += by * size;
+  }
+
+  #queueOf({ rank }: Turn<Member>): ShareQueue<Member> {
+    return this.#priorities.list[rank] as ShareQueue<Member>;
   }
 }
