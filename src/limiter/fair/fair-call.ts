@@ -1,5 +1,6 @@
 import type { Timer } from "../../ground/clock.ts";
 import type { Amount, Permits } from "../../ground/permits.ts";
+import type { Answer } from "../../stores/store.ts";
 import { Caller, type WaiterHost } from "../remote/remote-waiter.ts";
 import type { Ranks } from "./ranks.ts";
 import type { Turn } from "./turn.ts";
@@ -11,6 +12,14 @@ export interface FairRequest {
   readonly turn: Turn<FairCall>;
 }
 
+/** The part of the queue that its calls use. */
+export interface FairCallHost {
+  /** The calls that have not been sent yet. */
+  readonly line: Ranks<FairCall>;
+  /** The store has replied to a batch that was sent at `sentAt`. */
+  replied(sentAt: number): void;
+}
+
 /** A caller of `acquire` or `tryAcquire`: first in the line of its share, then with the store. */
 export class FairCall extends Caller {
   readonly turn: Turn<FairCall>;
@@ -20,12 +29,12 @@ export class FairCall extends Caller {
   isGrantedAtOnce = false;
   /** Ends its time in the line. */
   timer: Timer | undefined;
-  readonly #line: Ranks<FairCall>;
+  readonly #queue: FairCallHost;
 
   /** @param longest the longest wait of a `tryAcquire`, microseconds; absent: an `acquire` */
   constructor(
     host: WaiterHost,
-    line: Ranks<FairCall>,
+    queue: FairCallHost,
     { permits, amount, turn }: FairRequest,
     signal: AbortSignal | undefined,
     longest: number | undefined,
@@ -34,7 +43,7 @@ export class FairCall extends Caller {
     const wanted = { permits, amount, signal, longest: longest ?? Infinity };
     super(host, wanted, longest !== undefined, resolve);
     this.turn = turn;
-    this.#line = line;
+    this.#queue = queue;
   }
 
   /** When its longest wait is over, microseconds. */
@@ -50,6 +59,11 @@ export class FairCall extends Caller {
     return this.host.hasRoom(this.amount) ? this.left : 0;
   }
 
+  override answer(answer: Answer, sentAt: number): void {
+    this.#queue.replied(sentAt);
+    super.answer(answer, sentAt);
+  }
+
   override granted(wait: number): void {
     this.isGrantedAtOnce = wait === 0 && !this.isAgain;
     // the time in the line is a wait; the round trip is not
@@ -61,6 +75,6 @@ export class FairCall extends Caller {
   protected override untrack(): void {
     super.untrack();
     this.timer?.cancel();
-    this.#line.remove(this);
+    this.#queue.line.remove(this);
   }
 }

@@ -36,7 +36,7 @@ export class FairCalls {
     this.#behind = behind;
     this.#store = store;
     this.#order = order;
-    this.#queue = new FairQueue(behind, store, order.ranks() as Ranks<FairCall>);
+    this.#queue = new FairQueue(store, order.ranks() as Ranks<FairCall>);
     this.#outlook = new FairOutlook(store, this.#queue);
   }
 
@@ -79,7 +79,7 @@ export class FairCalls {
       return false;
     }
     const tried = this.#behind.tryAcquire(asked.permits, { timeoutMs: 0, signal });
-    const isGranted = await this.#queue.measure(tried);
+    const isGranted = await tried;
     if (isGranted) this.#queue.grantedAtOnce(asked);
     return isGranted;
   }
@@ -104,7 +104,7 @@ export class FairCalls {
     // calls that are made before the reply come behind it
     line.charge(asked.turn, this.#queue.now());
     try {
-      const reservation = await this.#queue.measure(this.#behind.reserve(permits));
+      const reservation = await this.#behind.reserve(permits);
       return new ChargedReservation(reservation, refund);
     } catch (error) {
       refund();
@@ -136,7 +136,7 @@ export class FairCalls {
         return refusal;
       }
     }
-    const decided = await this.#queue.measure(this.#behind.decide(permits));
+    const decided = await this.#behind.decide(permits);
     if (decided.allowed) this.#queue.grantedAtOnce(asked);
     return decided;
   }

@@ -60,7 +60,7 @@ export class FairOutlook {
   }
 
   #look(amount: Amount): Promise<Decision> {
-    return this.#queue.measure(this.#store.decide("peek", amount));
+    return this.#store.decide("peek", amount);
   }
 
   /** What the calls ask for that go before this one and wait in this process. */

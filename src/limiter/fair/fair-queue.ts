@@ -10,33 +10,25 @@ import type { Policy } from "../../algorithms/algorithm.ts";
 import { QueueFullError, StoreUnavailableError } from "../../ground/errors.ts";
 import { type Amount, sameAmount, sizeOf } from "../../ground/permits.ts";
 import { mostWaiting } from "../options.ts";
-import type { RemoteCalls } from "../remote/remote-calls.ts";
 import type { RemoteQueue } from "../remote/remote-queue.ts";
-import { FairCall, type FairRequest } from "./fair-call.ts";
+import { FairCall, type FairCallHost, type FairRequest } from "./fair-call.ts";
 import type { Ranks } from "./ranks.ts";
 import { StoreWindow } from "./store-window.ts";
 
-/** How long a round trip is believed, microseconds. */
-const MEASURED_EVERY = 1_000_000;
 /** How many calls are tried beside the window at first, and at most. */
 const FEWEST_TRIES = 16;
 const MOST_TRIES = 256;
 
-export class FairQueue {
+export class FairQueue implements FairCallHost {
   /** The calls that have not been sent yet. */
   readonly line: Ranks<FairCall>;
-  /** The calls behind these: they ask the store. */
-  readonly #behind: RemoteCalls;
   readonly #store: RemoteQueue;
   readonly #window = new StoreWindow();
   /** How many calls are tried next. */
   #tries = FEWEST_TRIES;
   #isTrying = false;
-  #isMeasuring = false;
-  #measuredAt = 0;
 
-  constructor(behind: RemoteCalls, store: RemoteQueue, ranks: Ranks<FairCall>) {
-    this.#behind = behind;
+  constructor(store: RemoteQueue, ranks: Ranks<FairCall>) {
     this.#store = store;
     this.line = ranks;
   }
@@ -59,7 +51,7 @@ export class FairQueue {
   ): FairCall {
     const call: FairCall = new FairCall(
       this.#store,
-      this.line,
+      this,
       request,
       signal,
       longest,
@@ -113,28 +105,9 @@ export class FairQueue {
     this.line.charge(turn, this.now());
   }
 
-  /** Measures how long the store takes for a reply to a call that does not wait. */
-  async measure<T>(reply: Promise<T>): Promise<T> {
-    const sentAt = this.now();
-    const answer = await reply;
-    this.#noticed(this.now() - sentAt);
-    return answer;
-  }
-
-  /** A reply took so long, microseconds. A longer window needs a second look: the client may have connected. */
-  #noticed(roundTrip: number): void {
-    if (!this.#window.isLonger(roundTrip)) this.#window.measured(roundTrip);
-    else void this.#measureAgain();
-  }
-
-  async #measureAgain(): Promise<void> {
-    if (this.#isMeasuring) return;
-    this.#isMeasuring = true;
-    const sentAt = this.now();
-    this.#measuredAt = sentAt;
-    const seen = await this.#behind.peek(1).catch(() => undefined);
-    if (seen !== undefined) this.#window.measured(this.now() - sentAt);
-    this.#isMeasuring = false;
+  /** Called when the store has replied to a batch with a call. */
+  replied(sentAt: number): void {
+    this.#window.replied(sentAt, this.now());
   }
 
   /** Whether the policies never let it through, however long it waits. */
@@ -169,12 +142,8 @@ export class FairQueue {
 
   /** Sends a call of which the share has been charged. */
   #send(call: FairCall): void {
-    const sentAt = this.now();
-    call.sentAt = sentAt;
+    call.sentAt = this.now();
     this.#window.add(call.amount, call.turn.size);
-    // a window that is longer than it must be takes permits from other processes
-    const isOld = sentAt - this.#measuredAt > MEASURED_EVERY;
-    if (isOld && !this.#window.isShortest) void this.#measureAgain();
     this.#store.send(call);
   }
 
@@ -185,10 +154,7 @@ export class FairQueue {
     this.#window.remove(amount, turn.size);
     try {
       if ((await outcome) === false) this.line.refund(turn);
-      if (isGrantedAtOnce) {
-        this.#noticed(this.now() - sentAt);
-        if (this.line.size === 0) this.grantedAtOnce(call);
-      }
+      if (isGrantedAtOnce && this.line.size === 0) this.grantedAtOnce(call);
     } catch (error) {
       this.line.refund(turn);
       if (error instanceof StoreUnavailableError) this.#failAll(error);
