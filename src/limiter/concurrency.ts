@@ -151,9 +151,7 @@ export class ConcurrencyLimiter implements Counted {
       if (this.#isFree()) {
         resolve(this.#leaseAtOnce());
       } else if (this.#hasRoom() || this.#makesRoom()) {
-        this.#append(
-          new LeaseWaiter(this.#now(), signal, resolve as LeaseWaiter["resolve"], false, turn),
-        );
+        this.#wait(signal, resolve as LeaseWaiter["resolve"], turn);
       } else {
         this.#refused("queue-full");
         throw this.#fullError(false);
@@ -185,8 +183,7 @@ export class ConcurrencyLimiter implements Counted {
       if (this.#isFree()) resolve(this.#leaseAtOnce());
       else if (micros === 0) resolve(this.#refused());
       else if (!this.#hasRoom()) resolve(this.#refused("queue-full"));
-      else
-        this.#appendUntil(new LeaseWaiter(this.#now(), signal, resolve, true, turn), micros / 1000);
+      else this.#wait(signal, resolve, turn, micros / 1000);
     });
   }
 
@@ -262,10 +259,7 @@ export class ConcurrencyLimiter implements Counted {
     if (onFull !== "drop-oldest") return onFull === "wait";
     const oldest = this.#line.head;
     if (oldest === undefined) return false;
-    const error = this.#fullError(true);
-    this.#leave(oldest);
-    this.#meter.expired(1, this.#waited(oldest), "queue-full");
-    oldest.resolve(oldest.tries ? undefined : Promise.reject(error));
+    this.#refuse(oldest, this.#fullError(true));
     return true;
   }
 
@@ -286,23 +280,29 @@ export class ConcurrencyLimiter implements Counted {
     return this.#now() - waiter.asked;
   }
 
-  #append(waiter: LeaseWaiter): void {
+  /** Adds a waiter. @param timeoutMs the longest wait of a `tryAcquire`; absent: an `acquire` */
+  #wait(
+    signal: AbortSignal | undefined,
+    resolve: LeaseWaiter["resolve"],
+    turn: LeaseWaiter["turn"],
+    timeoutMs?: number,
+  ): void {
+    const { clock } = this.#options;
+    const waiter = new LeaseWaiter(this.#now(), signal, resolve, timeoutMs !== undefined, turn);
     this.#meter.enqueued();
     // no caller waits: no share owes anything
     if (this.waiting === 0 && !(this.#line instanceof Fifo)) this.#line.reset();
     this.#line.append(waiter, waiter.asked);
-    if (waiter.signal !== undefined) this.#signals.add(waiter.signal, waiter);
+    if (signal !== undefined) this.#signals.add(signal, waiter);
+    if (timeoutMs === undefined || timeoutMs === Infinity) return;
+    waiter.timer = clock.wakeAt(clock.now() + timeoutMs, () => this.#refuse(waiter));
   }
 
-  #appendUntil(waiter: LeaseWaiter, timeoutMs: number): void {
-    this.#append(waiter);
-    if (timeoutMs === Infinity) return;
-    const { clock } = this.#options;
-    waiter.timer = clock.wakeAt(clock.now() + timeoutMs, () => {
-      this.#leave(waiter);
-      this.#meter.expired(1, this.#waited(waiter));
-      waiter.resolve(undefined);
-    });
+  /** Refuses a waiter: its time is over, or it is dropped. */
+  #refuse(waiter: LeaseWaiter, dropped?: Error): void {
+    this.#leave(waiter);
+    this.#meter.expired(1, this.#waited(waiter), dropped && "queue-full");
+    waiter.resolve(waiter.tries ? undefined : Promise.reject(dropped));
   }
 
   #cancel(waiter: LeaseWaiter, reason: unknown): void {

@@ -1,10 +1,10 @@
 import { toMillis } from "../../ground/clock.ts";
 import type { Amount } from "../../ground/permits.ts";
+import { openShare } from "../../stores/outage-policy-state.ts";
 import { asPaused } from "../decision.ts";
 import type { Decision, PolicyStatus } from "../limiter-api.ts";
 import type { RemoteQueue } from "../remote/remote-queue.ts";
 import type { FairRequest } from "./fair-call.ts";
-import { delayBehind } from "./fair-forecast.ts";
 import type { FairQueue } from "./fair-queue.ts";
 
 type Asked = Pick<FairRequest, "amount" | "turn">;
@@ -25,7 +25,7 @@ export class FairOutlook {
 
   /** Asks the store, and adds the wait for the calls that go before this one and wait in this process. */
   async peek(asked: Asked): Promise<Decision> {
-    return this.behindOthers(asked, await this.#look(asked.amount));
+    return this.behindOthers(asked, await this.#store.decide("peek", asked.amount));
   }
 
   /**
@@ -33,7 +33,8 @@ export class FairOutlook {
    * one request to the store.
    */
   async waitOf({ amount, turn }: Asked): Promise<number> {
-    this.#peeked ??= this.#look(amount)
+    this.#peeked ??= this.#store
+      .decide("peek", amount)
       .then((decision) => ({ decision, amount }))
       .finally(() => {
         this.#peeked = undefined;
@@ -59,10 +60,6 @@ export class FairOutlook {
     };
   }
 
-  #look(amount: Amount): Promise<Decision> {
-    return this.#store.decide("peek", amount);
-  }
-
   /** What the calls ask for that go before this one and wait in this process. */
   #aheadOf(turn: Asked["turn"]): readonly Amount[] {
     const ahead: Amount[] = [];
@@ -76,9 +73,38 @@ export class FairOutlook {
     return ahead;
   }
 
-  #delay(seen: Decision, ahead: readonly Amount[], amount: Amount, seenFor?: Amount): number {
-    const statuses = this.#names.map((name) => seen.policies[name] as PolicyStatus);
+  /**
+   * How much longer a call waits because others go before it that the store does not know yet, microseconds. It
+   * is exact where the state follows from the quotas, as for a pace or a bucket. A window whose start the quotas
+   * do not show is assumed to start now.
+   *
+   * @param seen the answer of the store
+   * @param ahead what those calls ask for, in order
+   * @param seenFor the amount that the store was asked for
+   */
+  #delay(
+    seen: Decision,
+    ahead: readonly Amount[],
+    amount: Amount,
+    seenFor: Amount = amount,
+  ): number {
     const policies = { names: this.#names, list: this.#queue.policies };
-    return delayBehind(policies, statuses, ahead, amount, seenFor);
+    const deficit = this.#names.map((name) => deficitOf(seen.policies[name] as PolicyStatus));
+    const since = typeof amount === "number" ? 0 : [];
+    const state = openShare(policies, 1, { deficit, ago: 0, since }, 0, 0);
+    const first = state.earliest(0, seenFor);
+    let at = 0;
+    for (const each of ahead) {
+      at = state.earliest(at, each);
+      state.take(at, each);
+    }
+    return state.earliest(at, amount) - first;
   }
+}
+
+/** How many permits a policy lacks to be full, debts included. */
+function deficitOf({ limit, remaining, resetMs, windowMs }: PolicyStatus): number {
+  if (limit === Infinity) return 0;
+  const missing = limit - remaining;
+  return remaining > 0 ? missing : Math.max(missing, (resetMs * limit) / windowMs);
 }

@@ -364,9 +364,4 @@ export class LeaseQueue extends Claims implements LeaseHost {
     this.wake();
     for (const claim of waiting) this.#ask(claim);
   }
-
-  /** Releases the tickets of callers that wait in this process. */
-  releaseTickets(): void {
-    for (const { isKnown, id } of this.line) if (isKnown) void this.giveBack(id);
-  }
 }

@@ -23,8 +23,6 @@ export interface LeaseHost extends Claims {
   wake(): void;
   /** The callers that wait in this process ask the store, in order. */
   resume(): void;
-  /** Releases the tickets of callers that wait in this process. */
-  releaseTickets(): void;
   /** Called for each answer that arrives in time. */
   replied(reply: LeaseReply): void;
   /** Called when the store turns out to have a lease or ticket of a claim whose request has failed. */
@@ -166,7 +164,7 @@ class LocalWhenUnavailable extends AllowWhenUnavailable {
     }, LONGEST_PAUSE_MS);
     this.#settling.unref?.();
     this.host.wake();
-    this.host.releaseTickets();
+    for (const { isKnown, id } of this.host.line) if (isKnown) void this.host.giveBack(id);
   }
 }
 
