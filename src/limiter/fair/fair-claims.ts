@@ -90,7 +90,8 @@ export class FairClaims {
 
   waitEnded(claim: Claim, isGranted: boolean): void {
     const turn = claim.turn as Turn<Claim>;
-    if (claim.wanted.longestMs === 0) {
+    if (turn.item === undefined) {
+      // it was not let wait
       if (isGranted) this.line.charge(turn, now());
     } else if (!this.line.remove(claim)) {
       this.#asked -= 1;

@@ -70,10 +70,10 @@ export abstract class Claims {
     this.#lastId += 1;
     const id = leaseId(this.#options.leaseMs, this.declared, this.processId, this.#lastId);
     const claim = new Claim(id, wanted, (one) => this.release(one));
-    const { longestMs, signal } = wanted;
+    const { longestMs, waitSignal } = wanted;
     this.claims.set(id, claim);
     this.#meter.enqueued();
-    if (signal !== undefined) this.#signals.add(signal, claim);
+    if (waitSignal !== undefined) this.#signals.add(waitSignal, claim);
     if (longestMs > 0 && longestMs < Infinity) {
       const end = systemClock.now() + longestMs;
       claim.timer = systemClock.wakeAt(end, () => this.#expire(claim));
@@ -97,31 +97,31 @@ export abstract class Claims {
     claim.state = "held";
     this.active += 1;
     this.#endWait(claim);
-    claim.wanted.resolve(claim);
+    claim.resolve(claim);
   }
 
   /** Ends a claim without a lease: none is free, and it may not wait. */
   refuse(claim: Claim): void {
     const { name, maxWaiting } = this.#options;
-    const { insists, resolve } = claim.wanted;
+    const { insists } = claim;
     void this.release(claim);
     this.#meter.expired(1, claim.waited, insists ? "queue-full" : "too-long");
     const full = () => new QueueFullError(name, 1, this.waiting, maxWaiting);
-    resolve(insists ? Promise.reject(full()) : undefined);
+    claim.resolve(insists ? Promise.reject(full()) : undefined);
   }
 
   /** Ends a claim that the store cannot answer. */
   fail(claim: Claim, error: unknown): void {
     void this.release(claim);
     this.#meter.ended();
-    claim.wanted.resolve(Promise.reject(this.stats.failed(error)));
+    claim.resolve(Promise.reject(this.stats.failed(error)));
   }
 
   /** Ends a claim: its signal was aborted, or the limiter closed. */
   protected reject(claim: Claim, reason: unknown): void {
     void this.release(claim);
     this.#meter.left(1, claim.waited, reason);
-    claim.wanted.resolve(Promise.reject(reason));
+    claim.resolve(Promise.reject(reason));
   }
 
   /** Ends a claim: its lease has lapsed, or may have. */
@@ -154,14 +154,14 @@ export abstract class Claims {
     } else {
       void this.release(claim);
       this.#meter.expired(1, claim.waited);
-      claim.wanted.resolve(undefined);
+      claim.resolve(undefined);
     }
   }
 
   #endWait(claim: Claim): void {
-    const { signal } = claim.wanted;
+    const { waitSignal } = claim;
     claim.timer?.cancel();
-    if (signal !== undefined) this.#signals.delete(signal, claim);
+    if (waitSignal !== undefined) this.#signals.delete(waitSignal, claim);
     this.line.remove(claim);
     this.waitEnded(claim, claim.state === "held");
   }

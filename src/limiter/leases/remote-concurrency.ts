@@ -72,7 +72,8 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
       const turn = this.#order.turnOf<Claim>(options, 1);
       signal?.throwIfAborted();
       const settle = resolve as WantedLease["resolve"];
-      this.#queue.claim({ insists: true, longestMs: Infinity, signal, turn, resolve: settle });
+      const wanted = { insists: true, longestMs: Infinity, waitSignal: signal, turn };
+      this.#queue.claim({ ...wanted, resolve: settle });
     });
   }
 
@@ -81,7 +82,8 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
       const { micros, signal } = checkTryOptions(wait);
       const turn = this.#order.turnOf<Claim>(shareIn(wait), 1);
       signal?.throwIfAborted();
-      this.#queue.claim({ insists: false, longestMs: micros / 1000, signal, turn, resolve });
+      const wanted = { insists: false, longestMs: micros / 1000, waitSignal: signal, turn };
+      this.#queue.claim({ ...wanted, resolve });
     });
   }
 

@@ -32,22 +32,21 @@ export interface ConcurrencyStatus {
 }
 
 /** What a caller asks for. */
-export interface WantedLease {
-  /** Whether a rejection is an error (`acquire`) or `undefined` (`tryAcquire`). */
-  readonly insists: boolean;
+export interface WantedLease extends Pick<Claim, "insists" | "waitSignal" | "turn" | "resolve"> {
   /** The longest wait, ms. */
   readonly longestMs: number;
-  /** Ends the wait. */
-  readonly signal: AbortSignal | undefined;
-  /** Its place in the order of the shares, on a fair limiter. */
-  readonly turn: Turn<Claim> | undefined;
-  readonly resolve: (outcome: RemoteLease | undefined | Promise<never>) => void;
 }
 
 /** A claim of a caller at the store: a request, then a ticket or a lease. Callers get it as their lease. */
 export class Claim implements RemoteLease {
   readonly id: string;
-  readonly wanted: WantedLease;
+  /** Whether a rejection is an error (`acquire`) or `undefined` (`tryAcquire`). */
+  readonly insists: boolean;
+  /** The caller's signal, which ends the wait. */
+  readonly waitSignal: AbortSignal | undefined;
+  /** Its place in the order of the shares, on a fair limiter. */
+  readonly turn: Turn<Claim> | undefined;
+  readonly resolve: (outcome: RemoteLease | undefined | Promise<never>) => void;
   readonly #asked = performance.now();
   /**
    * `queued`: not requested yet, on a fair limiter. `asked`: a request for a lease is under way. `waiting`: it
@@ -73,13 +72,12 @@ export class Claim implements RemoteLease {
 
   constructor(id: string, wanted: WantedLease, giveBack: (claim: Claim) => Promise<void>) {
     this.id = id;
-    this.wanted = wanted;
+    this.insists = wanted.insists;
+    this.waitSignal = wanted.waitSignal;
+    this.turn = wanted.turn;
+    this.resolve = wanted.resolve;
     this.waits = wanted.longestMs > 0;
     this.#giveBack = giveBack;
-  }
-
-  get turn(): Turn<Claim> | undefined {
-    return this.wanted.turn;
   }
 
   /** How long it has waited, microseconds. */
