@@ -150,34 +150,43 @@ export class LeaseQueue extends Claims implements LeaseHost {
     claim.waits = this.mayWait(claim);
     claim.deadline = performance.now() + leaseMs;
     this.wakeIn(leaseMs / 3);
-    this.#send(claim, claim.waits ? "acquire" : "try").then(
-      (answer) => this.#answered(claim, answer),
-      (error) => {
-        if (claim.state === "asked") this.#failed(claim, error);
-      },
-    );
+    this.#send(claim, claim.waits ? "acquire" : "try", (error) => {
+      if (claim.state === "asked") this.#failed(claim, error);
+    });
   }
 
-  #send(claim: Claim, verb: LeaseVerb): Promise<LeaseAnswer> {
+  /** Keeps a lease or ticket. */
+  #renew(claim: Claim): void {
+    this.#send(claim, claim.verb, () => this.#retrySoon());
+  }
+
+  #send(claim: Claim, verb: LeaseVerb, failed: (error: unknown) => void): void {
     const answer = this.#link.ask(verb, claim.id);
     if (!this.isAway) claim.isKnown = true;
-    return answer;
+    answer.then((reply) => this.#answered(claim, verb, reply), failed);
   }
 
-  #answered(claim: Claim, { standing, sentAt, reply }: LeaseAnswer): void {
-    this.#extend(claim, sentAt);
-    // the caller has given up meanwhile, or a message arrived before this reply
-    if (claim.state !== "asked") return;
+  #answered(claim: Claim, verb: LeaseVerb, { standing, sentAt, reply }: LeaseAnswer): void {
+    const { state } = claim;
+    const isRenewal = verb === "keep" || verb === "adopt";
+    if (standing !== "none") this.#extend(claim, sentAt);
+    // the caller has given up meanwhile, or a message or a new request has changed the claim
+    if (state === "gone" || (state === "asked") === isRenewal) return;
+    if (verb === "adopt" && standing !== "none") claim.verb = "keep";
     if (standing === "held") {
-      this.#letIn(claim);
-    } else if (standing === "waiting" && this.mayWait(claim)) {
+      if (state === "waiting") this.#listener.missed();
+      if (state !== "held") this.#letIn(claim);
+    } else if (standing === "waiting" && state === "asked" && this.mayWait(claim)) {
       this.wait(claim);
       this.#fair?.fillSoon();
       this.#listener.listen();
       this.#wakeAtLapse(reply);
-    } else {
+    } else if (state === "asked") {
       claim.isKnown = standing !== "none";
       this.refuse(claim);
+    } else if (standing === "none") {
+      if (state === "held") this.lose(claim);
+      else this.#ask(claim);
     }
   }
 
@@ -192,27 +201,6 @@ export class LeaseQueue extends Claims implements LeaseHost {
       this.fail(claim, error);
       if (error instanceof StoreUnavailableError) this.#fair?.fail(error);
     }
-  }
-
-  /** Keeps a lease or ticket. */
-  #renew(claim: Claim): void {
-    const { verb } = claim;
-    this.#send(claim, verb).then(
-      ({ standing, sentAt }) => {
-        if (claim.state !== "waiting" && claim.state !== "held") return;
-        if (standing === "none") {
-          if (claim.state === "held") this.lose(claim);
-          else this.#ask(claim);
-          return;
-        }
-        this.#extend(claim, sentAt);
-        if (verb === "adopt") claim.verb = "keep";
-        if (standing === "waiting" || claim.state === "held") return;
-        this.#listener.missed();
-        this.#letIn(claim);
-      },
-      () => this.#retrySoon(),
-    );
   }
 
   /** Extends the deadline: the store has answered a request that was sent at `sentAt`. */
