@@ -26,8 +26,9 @@ import {
 import { type Clock, toMicros } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
-import { type FifoQueue, fifoOf } from "./fair/fair-fifo.ts";
 import { orderOf } from "./fair/fair-order.ts";
+import type { Ranks } from "./fair/ranks.ts";
+import { Fifo } from "./fifo.ts";
 import { LeaseWaiter } from "./lease-waiter.ts";
 import type { TryOptions, WaitOptions } from "./limiter-api.ts";
 import { type Lease, LocalLease } from "./local-lease.ts";
@@ -76,7 +77,7 @@ export class ConcurrencyLimiter implements Counted {
   readonly #options: ReturnType<typeof checkLimiterOptions>;
   readonly #meter: Meter;
   readonly #order: Order;
-  readonly #line: FifoQueue<LeaseWaiter>;
+  readonly #line: Ranks<LeaseWaiter> | Fifo<LeaseWaiter>;
   readonly #signals = new AbortGroups<LeaseWaiter>((waiter, reason) =>
     this.#cancel(waiter, reason),
   );
@@ -106,7 +107,7 @@ export class ConcurrencyLimiter implements Counted {
     checkOptions("options", options, CONCURRENCY_OPTIONS);
     this.#options = checkLimiterOptions(options);
     this.#order = orderOf(options.fair);
-    this.#line = fifoOf(this.#order, () => this.#now());
+    this.#line = this.#order.ranks<LeaseWaiter>() ?? new Fifo<LeaseWaiter>();
     this.#meter = new Meter({ limiter: this.#options.name }, []);
   }
 
@@ -150,9 +151,7 @@ export class ConcurrencyLimiter implements Counted {
       if (this.#isFree()) {
         resolve(this.#leaseAtOnce());
       } else if (this.#hasRoom() || this.#makesRoom()) {
-        this.#append(
-          new LeaseWaiter(this.#now(), signal, resolve as LeaseWaiter["resolve"], false, turn),
-        );
+        this.#wait(signal, resolve as LeaseWaiter["resolve"], turn);
       } else {
         this.#refused("queue-full");
         throw this.#fullError(false);
@@ -184,8 +183,7 @@ export class ConcurrencyLimiter implements Counted {
       if (this.#isFree()) resolve(this.#leaseAtOnce());
       else if (micros === 0) resolve(this.#refused());
       else if (!this.#hasRoom()) resolve(this.#refused("queue-full"));
-      else
-        this.#appendUntil(new LeaseWaiter(this.#now(), signal, resolve, true, turn), micros / 1000);
+      else this.#wait(signal, resolve, turn, micros / 1000);
     });
   }
 
@@ -261,10 +259,7 @@ export class ConcurrencyLimiter implements Counted {
     if (onFull !== "drop-oldest") return onFull === "wait";
     const oldest = this.#line.head;
     if (oldest === undefined) return false;
-    const error = this.#fullError(true);
-    this.#leave(oldest);
-    this.#meter.expired(1, this.#waited(oldest), "queue-full");
-    oldest.resolve(oldest.tries ? undefined : Promise.reject(error));
+    this.#refuse(oldest, this.#fullError(true));
     return true;
   }
 
@@ -285,21 +280,29 @@ export class ConcurrencyLimiter implements Counted {
     return this.#now() - waiter.asked;
   }
 
-  #append(waiter: LeaseWaiter): void {
+  /** Adds a waiter. @param timeoutMs the longest wait of a `tryAcquire`; absent: an `acquire` */
+  #wait(
+    signal: AbortSignal | undefined,
+    resolve: LeaseWaiter["resolve"],
+    turn: LeaseWaiter["turn"],
+    timeoutMs?: number,
+  ): void {
+    const { clock } = this.#options;
+    const waiter = new LeaseWaiter(this.#now(), signal, resolve, timeoutMs !== undefined, turn);
     this.#meter.enqueued();
-    this.#line.append(waiter);
-    if (waiter.signal !== undefined) this.#signals.add(waiter.signal, waiter);
+    // no caller waits: no share owes anything
+    if (this.waiting === 0 && !(this.#line instanceof Fifo)) this.#line.reset();
+    this.#line.append(waiter, waiter.asked);
+    if (signal !== undefined) this.#signals.add(signal, waiter);
+    if (timeoutMs === undefined || timeoutMs === Infinity) return;
+    waiter.timer = clock.wakeAt(clock.now() + timeoutMs, () => this.#refuse(waiter));
   }
 
-  #appendUntil(waiter: LeaseWaiter, timeoutMs: number): void {
-    this.#append(waiter);
-    if (timeoutMs === Infinity) return;
-    const { clock } = this.#options;
-    waiter.timer = clock.wakeAt(clock.now() + timeoutMs, () => {
-      this.#leave(waiter);
-      this.#meter.expired(1, this.#waited(waiter));
-      waiter.resolve(undefined);
-    });
+  /** Refuses a waiter: its time is over, or it is dropped. */
+  #refuse(waiter: LeaseWaiter, dropped?: Error): void {
+    this.#leave(waiter);
+    this.#meter.expired(1, this.#waited(waiter), dropped && "queue-full");
+    waiter.resolve(waiter.tries ? undefined : Promise.reject(dropped));
   }
 
   #cancel(waiter: LeaseWaiter, reason: unknown): void {
@@ -317,7 +320,7 @@ export class ConcurrencyLimiter implements Counted {
 
   #grant(): void {
     while (this.#isFree()) {
-      const waiter = this.#line.shift();
+      const waiter = this.#line.shift(this.#now());
       if (waiter === undefined) return;
       this.#leave(waiter);
       this.#meter.released(1, this.#waited(waiter));

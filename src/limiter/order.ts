@@ -1,8 +1,7 @@
 import type { Amount } from "../ground/permits.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
 import type { Ranks } from "./fair/ranks.ts";
-import type { ShareQueue } from "./fair/share-queue.ts";
-import type { Turn } from "./fair/turn.ts";
+import type { Placed, Turn } from "./fair/turn.ts";
 import type { ShareOptions } from "./limiter-api.ts";
 import { Line } from "./line.ts";
 import { refuseShares } from "./options.ts";
@@ -15,7 +14,7 @@ export interface Order {
   /** Returns the line of a limiter. @param released and `refuse`: see `Line` */
   line(released: PolicyState, refuse: (waiter: Waiter) => void): Line;
   /** New queues of shares, one for each priority; `undefined` where there are no shares. */
-  ranks<Item>(): Ranks<Item, ShareQueue<Item>> | undefined;
+  ranks<Member extends Placed<Member>>(): Ranks<Member> | undefined;
 }
 
 export const FIFO: Order = {

@@ -1,5 +1,8 @@
 import type { Timer } from "../../ground/clock.ts";
 import type { Amount, Permits } from "../../ground/permits.ts";
+import type { Answer } from "../../stores/store.ts";
+import { Caller, type WaiterHost } from "../remote/remote-waiter.ts";
+import type { Ranks } from "./ranks.ts";
 import type { Turn } from "./turn.ts";
 
 /** The checked arguments of a call. */
@@ -9,34 +12,69 @@ export interface FairRequest {
   readonly turn: Turn<FairCall>;
 }
 
-/** A call of `acquire` or `tryAcquire`: first in the line of its share, then with the store. */
-export class FairCall implements FairRequest {
-  readonly permits: Permits;
-  readonly amount: Amount;
-  readonly turn: Turn<FairCall>;
-  /** When it was made, and when it has to be granted, the clock's microseconds. */
-  readonly asked: number;
-  readonly deadline: number;
-  readonly signal: AbortSignal | undefined;
-  /** Whether the call is a `tryAcquire`: a refusal is then a result, not an error. */
-  readonly tries: boolean;
-  readonly resolve: (answer: unknown) => void;
-  timer: Timer | undefined;
+/** The part of the queue that its calls use. */
+export interface FairCallHost {
+  /** The calls that have not been sent yet. */
+  readonly line: Ranks<FairCall>;
+  /** The store has replied to a batch that was sent at `sentAt`. */
+  replied(sentAt: number): void;
+}
 
+/** A caller of `acquire` or `tryAcquire`: first in the line of its share, then with the store. */
+export class FairCall extends Caller {
+  readonly turn: Turn<FairCall>;
+  /** When it was sent to the store, microseconds. */
+  sentAt: number | undefined;
+  /** Whether the store had the permits when it was asked. */
+  isGrantedAtOnce = false;
+  /** Ends its time in the line. */
+  timer: Timer | undefined;
+  readonly #queue: FairCallHost;
+
+  /** @param longest the longest wait of a `tryAcquire`, microseconds; absent: an `acquire` */
   constructor(
+    host: WaiterHost,
+    queue: FairCallHost,
     { permits, amount, turn }: FairRequest,
-    asked: number,
     signal: AbortSignal | undefined,
-    resolve: (answer: never) => void,
-    longest?: number,
+    longest: number | undefined,
+    resolve: (outcome: never) => void,
   ) {
-    this.permits = permits;
-    this.amount = amount;
+    const wanted = { permits, amount, signal, longest: longest ?? Infinity };
+    super(host, wanted, longest !== undefined, resolve);
     this.turn = turn;
-    this.asked = asked;
-    this.deadline = asked + (longest ?? Infinity);
-    this.signal = signal;
-    this.tries = longest !== undefined;
-    this.resolve = resolve as FairCall["resolve"];
+    this.#queue = queue;
+  }
+
+  /** When its longest wait is over, microseconds. */
+  get deadline(): number {
+    return this.asked + this.longest;
+  }
+
+  get isInLine(): boolean {
+    return this.turn.share !== undefined;
+  }
+
+  override get accepts(): number {
+    return this.host.hasRoom(this.amount) ? this.left : 0;
+  }
+
+  override answer(answer: Answer, sentAt: number): void {
+    this.#queue.replied(sentAt);
+    super.answer(answer, sentAt);
+  }
+
+  override granted(wait: number): void {
+    this.isGrantedAtOnce = wait === 0 && !this.isAgain;
+    // the time in the line is a wait; the round trip is not
+    if (this.isGrantedAtOnce) this.wake(this.sentAt ?? this.asked);
+    else super.granted(wait);
+  }
+
+  /** Called when it has an outcome. */
+  protected override untrack(): void {
+    super.untrack();
+    this.timer?.cancel();
+    this.#queue.line.remove(this);
   }
 }

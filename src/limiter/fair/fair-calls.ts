@@ -1,11 +1,10 @@
 /**
- * Calls for permits of a fair limiter on a store, in front of `RemoteCalls`. They wait in this process, in
- * fair order, and are sent to the store a few at a time (`store-window.ts`).
+ * Calls for permits of a fair limiter on a store, in front of its queue. They wait in this process, in fair
+ * order, and are sent to the store a few at a time (`store-window.ts`).
  */
 
-import { atLeastZero } from "../../ground/check.ts";
 import { toMicros } from "../../ground/clock.ts";
-import type { Amount, Permits } from "../../ground/permits.ts";
+import type { Permits } from "../../ground/permits.ts";
 import type {
   Decision,
   Reservation,
@@ -17,15 +16,15 @@ import type { OrderedRequest, Taken } from "../member.ts";
 import { checkShareOptions, checkTryOptions, checkWaitOptions, shareIn } from "../options.ts";
 import type { Order } from "../order.ts";
 import type { RemoteQueue } from "../remote/remote-queue.ts";
-import { correct } from "../reservation.ts";
-import { FairCall, type FairRequest } from "./fair-call.ts";
+import type { FairCall, FairRequest } from "./fair-call.ts";
 import { FairOutlook } from "./fair-outlook.ts";
 import { FairQueue } from "./fair-queue.ts";
 import { ChargedReservation, WaitingReservation } from "./fair-remote-reservation.ts";
+import type { Ranks } from "./ranks.ts";
 import type { Turn } from "./turn.ts";
 
 export class FairCalls {
-  /** The calls behind these: they ask the store. */
+  /** The queue behind this one: it asks the store. */
   readonly #store: RemoteQueue;
   readonly #order: Order;
   readonly #queue: FairQueue;
@@ -34,7 +33,7 @@ export class FairCalls {
   constructor(store: RemoteQueue, order: Order) {
     this.#store = store;
     this.#order = order;
-    this.#queue = new FairQueue(store, order.ranks() as FairRanks);
+    this.#queue = new FairQueue(store, order.ranks() as Ranks<FairCall>);
     this.#outlook = new FairOutlook(store, this.#queue);
   }
 
@@ -47,15 +46,13 @@ export class FairCalls {
   #acquire(
     permits: Permits,
     options: WaitOptions | undefined,
-    resolve: (waitedMs: number | PromiseLike<never>) => void,
+    resolve: (outcome: never) => void,
   ): FairCall {
     const signal = checkWaitOptions(options);
     signal?.throwIfAborted();
     const asked = this.#asked(permits, options);
     this.#store.checkOpen();
-    const call = new FairCall(asked, this.#queue.now(), signal, resolve);
-    this.#queue.enter(call);
-    return call;
+    return this.#queue.enter(asked, signal, resolve);
   }
 
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean> {
@@ -68,9 +65,8 @@ export class FairCalls {
         resolve(this.#tryNow(asked, signal));
         return;
       }
-      const call = new FairCall(asked, this.#queue.now(), signal, resolve, micros);
-      this.#queue.enter(call);
-      if (micros < Infinity && this.#queue.line.isWaiting(call)) void this.#refuseIfLate(call);
+      const call = this.#queue.enter(asked, signal, resolve, micros);
+      if (micros < Infinity && call.isInLine) void this.#refuseIfLate(call);
     });
   }
 
@@ -79,8 +75,7 @@ export class FairCalls {
       this.#store.parts.meter.refused(asked.amount, "too-long");
       return false;
     }
-    const tried = this.#store.tryAcquire(asked.permits, { timeoutMs: 0, signal });
-    const isGranted = await this.#queue.measure(tried);
+    const isGranted = await this.#store.tryAcquire(asked.permits, { timeoutMs: 0, signal });
     if (isGranted) this.#queue.grantedAtOnce(asked);
     return isGranted;
   }
@@ -88,8 +83,8 @@ export class FairCalls {
   /** Refuses a call as soon as it is clear that it cannot be granted within its time-out. */
   async #refuseIfLate(call: FairCall): Promise<void> {
     const waitMs = await this.#outlook.waitOf(call).catch(() => undefined);
-    if (waitMs === undefined || !this.#queue.line.isWaiting(call)) return;
-    if (this.#queue.now() + toMicros(waitMs) > call.deadline) this.#queue.line.expire(call);
+    if (waitMs === undefined || !call.isInLine) return;
+    if (this.#queue.now() + toMicros(waitMs) > call.deadline) this.#queue.expire(call);
   }
 
   async reserve(permits: Permits, options?: ShareOptions): Promise<Reservation> {
@@ -103,9 +98,9 @@ export class FairCalls {
     }
     const refund = () => line.refund(asked.turn);
     // calls that are made before the reply come behind it
-    line.charge(asked.turn);
+    line.charge(asked.turn, this.#queue.now());
     try {
-      const reservation = await this.#queue.measure(this.#store.reserve(permits));
+      const reservation = await this.#store.reserve(permits);
       return new ChargedReservation(reservation, refund);
     } catch (error) {
       refund();
@@ -115,30 +110,16 @@ export class FairCalls {
 
   /** For a caller that waits for the reservation at once: others may overtake it. */
   async reserveBehind(permits: Permits, options?: ShareOptions): Promise<Reservation> {
-    const controller = new AbortController();
-    const { signal } = controller;
     let call: FairCall | undefined;
     const granted = new Promise<number>((resolve) => {
-      call = this.#acquire(permits, { ...options, signal }, resolve);
+      call = this.#acquire(permits, options, resolve);
     });
+    // if the call fails, its error is the only one
+    if (call === undefined) return granted as Promise<never>;
     // if the store cannot be asked, the call fails, too
-    const seen = call && this.#outlook.waitOf(call).catch(() => granted);
-    const waitMs = await Promise.race([granted.then(() => 0), seen ?? granted]);
-    const { policyState } = this.#store.parts;
-    let taken = policyState.amount(permits);
-    const settle = async (actual: Permits) => {
-      const changes: Promise<void>[] = [];
-      const change = (verb: "charge" | "refund") => (amount: Amount) => {
-        changes.push(this.#store.change(verb, amount));
-      };
-      const account = { charge: change("charge"), refund: change("refund") };
-      taken = correct(account, taken, policyState.amount(actual, atLeastZero));
-      await Promise.all(changes);
-    };
-    const refund = () => {
-      if (call !== undefined) this.#queue.line.refund(call.turn);
-    };
-    return new WaitingReservation(permits, waitMs, { granted, controller, settle, refund });
+    const seen = this.#outlook.waitOf(call).catch(() => granted);
+    const waitMs = await Promise.race([granted.then(() => 0), seen]);
+    return new WaitingReservation(this.#store, this.#queue.line, call, granted, permits, waitMs);
   }
 
   async decide(permits: Permits, options?: ShareOptions): Promise<Decision> {
@@ -151,7 +132,7 @@ export class FairCalls {
         return refusal;
       }
     }
-    const decided = await this.#queue.measure(this.#store.decide(permits));
+    const decided = await this.#store.decide(permits);
     if (decided.allowed) this.#queue.grantedAtOnce(asked);
     return decided;
   }
@@ -175,7 +156,7 @@ export class FairCalls {
     const { line } = this.#queue;
     const refund = () => line.refund(asked.turn);
     if (reservation === undefined || reservation.waitMs === 0) this.#queue.grantedAtOnce(asked);
-    else line.charge(asked.turn);
+    else line.charge(asked.turn, this.#queue.now());
     if (reservation !== undefined) {
       const charged = new ChargedReservation(reservation, refund);
       return { reservation: charged, undo: () => charged.undo() };
@@ -194,5 +175,3 @@ export class FairCalls {
     return { permits, amount, turn };
   }
 }
-
-type FairRanks = ConstructorParameters<typeof FairQueue>[1];

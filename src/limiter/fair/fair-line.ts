@@ -3,7 +3,6 @@ import { instantOf, Line, type Promised } from "../line.ts";
 import type { LineEntry, Waiter } from "../waiter.ts";
 import { Heap } from "./heap.ts";
 import type { Ranks } from "./ranks.ts";
-import type { ShareQueue } from "./share-queue.ts";
 import type { Turn } from "./turn.ts";
 
 /**
@@ -13,20 +12,16 @@ import type { Turn } from "./turn.ts";
  * anew at each look.
  */
 export class FairLine extends Line {
-  readonly #ranks: Ranks<Waiter, ShareQueue<Waiter>>;
+  readonly #ranks: Ranks<Waiter>;
   readonly #deadlines = new Heap<Turn<Waiter>>((a, b) => deadlineOf(a) < deadlineOf(b));
 
-  constructor(
-    released: PolicyState,
-    refuse: (waiter: Waiter) => void,
-    ranks: Ranks<Waiter, ShareQueue<Waiter>>,
-  ) {
+  constructor(released: PolicyState, refuse: (waiter: Waiter) => void, ranks: Ranks<Waiter>) {
     super(released, refuse);
     this.#ranks = ranks;
   }
 
   override get head(): LineEntry | undefined {
-    return super.head ?? this.#first;
+    return super.head ?? this.#ranks.head;
   }
 
   override get urgent(): Waiter | undefined {
@@ -34,8 +29,7 @@ export class FairLine extends Line {
   }
 
   override isNext(turn: Turn<Waiter>): boolean {
-    this.#queueOf(turn).enter(turn);
-    return this.#ranks.isNext(turn) && super.head === undefined;
+    return super.head === undefined && this.#ranks.isNext(turn);
   }
 
   override append(place: LineEntry, from: number): void {
@@ -45,57 +39,45 @@ export class FairLine extends Line {
       return;
     }
     const waiter = place as Waiter;
-    const queue = this.#queueOf(turn);
-    turn.item = waiter;
+    this.#ranks.append(waiter, waiter.asked);
     if (!waiter.awaited) {
       // the holder knows the instant, so no later caller may overtake those that go before it
-      for (queue.enter(turn); !this.#ranks.isNext(turn); ) this.#promote(from);
-      queue.charge(turn);
+      for (let { head } = this.#ranks; head !== waiter; head = this.#ranks.head) {
+        this.#promote(head as Waiter, from);
+      }
+      this.#ranks.shift();
       super.append(waiter, from);
       return;
     }
-    this.#ranks.start(queue, waiter.asked);
-    queue.append(turn);
     this.count(waiter, 1);
     if (waiter.deadline < Infinity) this.#deadlines.push(turn);
   }
 
   override granted(turn: Turn<Waiter>, at: number): void {
-    const queue = this.#queueOf(turn);
-    if (this.head === undefined) for (const one of this.#ranks.list) one.reset();
-    queue.enter(turn);
-    queue.charge(turn);
-    this.#ranks.served(queue, at);
+    if (this.head === undefined) this.#ranks.reset();
+    this.#ranks.charge(turn, at);
   }
 
   override remove(place: LineEntry, at?: number): boolean {
     const { turn } = place;
     if (turn === undefined) return super.remove(place);
     if (turn.share === undefined) {
-      if (at === undefined) this.#queueOf(turn).refund(turn);
+      if (at === undefined) this.#ranks.refund(turn);
       return super.remove(place);
     }
-    this.#leave(turn, at);
+    this.#leave(place as Waiter, at);
     return false;
   }
 
   /** The waiters of the share that asks for most permits, then those of the next one. */
   protected override *oldest(): Iterable<Waiter> {
-    const shares = this.#ranks.list.flatMap((queue) => queue.shares);
-    for (const { first } of shares.sort((a, b) => b.permits - a.permits)) {
-      for (let turn = first; turn !== undefined; turn = turn.after) yield turn.item as Waiter;
-    }
+    const shares = this.#ranks.shares.sort((a, b) => b.permits - a.permits);
+    for (const share of shares) yield* share.items();
   }
 
-  /** The waiter that goes next of those that may still be overtaken. */
-  get #first(): Waiter | undefined {
-    return this.#ranks.next?.head?.item;
-  }
-
-  /** Moves that waiter to the line: it is not overtaken any more. */
-  #promote(from: number): void {
-    const waiter = this.#first as Waiter;
-    this.#leave(waiter.turn as Turn<Waiter>, instantOf(waiter, super.replay(from)));
+  /** Moves the waiter that goes next to the line: it is not overtaken any more. */
+  #promote(waiter: Waiter, from: number): void {
+    this.#leave(waiter, instantOf(waiter, super.replay(from)));
     super.append(waiter, from);
   }
 
@@ -109,39 +91,27 @@ export class FairLine extends Line {
     const { policyState, at } = super.replay(from);
     const promised: Promised = { policyState: policyState.copy(), at, last: undefined };
     const refused: Waiter[] = [];
-    const forecast = this.#ranks.with(this.#ranks.list.map((queue) => queue.forecast(turn)));
-    for (let { next } = forecast; next !== undefined; next = forecast.next) {
-      if (turn !== undefined && forecast.isNext(turn)) break;
-      const waiter = next.head?.item as Waiter;
+    this.#ranks.forecast(turn, (waiter) => {
       const instant = instantOf(waiter, promised);
-      const isRefused = Math.ceil(instant) > waiter.deadline;
-      next.shift(!isRefused);
-      if (isRefused) {
+      if (Math.ceil(instant) > waiter.deadline) {
         refused.push(waiter);
-        continue;
+        return undefined;
       }
       promised.policyState.take(instant, waiter.taken);
       promised.at = instant;
-      forecast.served(next, instant);
-    }
+      return instant;
+    });
     for (const waiter of refused) this.refuse(waiter);
     return promised;
   }
 
-  #queueOf(turn: Turn<Waiter>): ShareQueue<Waiter> {
-    return this.#ranks.list[turn.rank] as ShareQueue<Waiter>;
-  }
-
   /** @param at when it is released; `undefined`: it is not */
-  #leave(turn: Turn<Waiter>, at: number | undefined): void {
-    const queue = this.#queueOf(turn);
-    if (at === undefined) queue.remove(turn);
-    else {
-      queue.shift();
-      this.#ranks.served(queue, at);
-    }
-    this.count(turn.item as Waiter, -1);
-    if (turn.index >= 0) this.#deadlines.remove(turn);
+  #leave(waiter: Waiter, at: number | undefined): void {
+    if (at === undefined) this.#ranks.remove(waiter);
+    else this.#ranks.shift(at);
+    this.count(waiter, -1);
+    const { turn } = waiter;
+    if (turn !== undefined && turn.index >= 0) this.#deadlines.remove(turn);
   }
 }
 

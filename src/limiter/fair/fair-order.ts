@@ -15,8 +15,7 @@ import { FIFO, type Order } from "../order.ts";
 import type { Waiter } from "../waiter.ts";
 import { FairLine } from "./fair-line.ts";
 import { Ranks } from "./ranks.ts";
-import { ShareQueue } from "./share-queue.ts";
-import { Turn } from "./turn.ts";
+import { type Placed, Turn } from "./turn.ts";
 
 /** Returns the order that the option `fair` asks for. */
 export function orderOf(fair: boolean | FairOptions = false): Order {
@@ -62,9 +61,7 @@ class FairOrder implements Order {
     return new FairLine(released, refuse, this.ranks());
   }
 
-  ranks<Item>(): Ranks<Item, ShareQueue<Item>> {
-    const length = Math.max(1, this.#priorities.length);
-    const list = Array.from({ length }, () => new ShareQueue<Item>());
-    return new Ranks(list, this.#agingMicros);
+  ranks<Member extends Placed<Member>>(): Ranks<Member> {
+    return new Ranks(Math.max(1, this.#priorities.length), this.#agingMicros);
   }
 }

@@ -1,11 +1,13 @@
 import { toMillis } from "../../ground/clock.ts";
 import type { Amount } from "../../ground/permits.ts";
+import { openShare } from "../../stores/outage-policy-state.ts";
 import { asPaused } from "../decision.ts";
 import type { Decision, PolicyStatus } from "../limiter-api.ts";
 import type { RemoteQueue } from "../remote/remote-queue.ts";
 import type { FairRequest } from "./fair-call.ts";
-import { delayBehind } from "./fair-forecast.ts";
 import type { FairQueue } from "./fair-queue.ts";
+
+type Asked = Pick<FairRequest, "amount" | "turn">;
 
 /** Computes how long calls of a fair limiter on a store wait: in the store, and behind calls in this process. */
 export class FairOutlook {
@@ -22,18 +24,17 @@ export class FairOutlook {
   }
 
   /** Asks the store, and adds the wait for the calls that go before this one and wait in this process. */
-  async peek(asked: FairRequest): Promise<Decision> {
-    const seen = await this.#queue.measure(this.#store.peek(asked.permits));
-    return this.behindOthers(asked, seen);
+  async peek(asked: Asked): Promise<Decision> {
+    return this.behindOthers(asked, await this.#store.ask("peek", asked.amount));
   }
 
   /**
    * How long a call that waits here will wait, ms, if no other comes. All calls that ask this at a time share
    * one request to the store.
    */
-  async waitOf({ permits, amount, turn }: FairRequest): Promise<number> {
-    this.#peeked ??= this.#queue
-      .measure(this.#store.peek(permits))
+  async waitOf({ amount, turn }: Asked): Promise<number> {
+    this.#peeked ??= this.#store
+      .ask("peek", amount)
       .then((decision) => ({ decision, amount }))
       .finally(() => {
         this.#peeked = undefined;
@@ -44,7 +45,7 @@ export class FairOutlook {
   }
 
   /** Adds that wait to an answer of the store. */
-  behindOthers({ amount, turn }: FairRequest, seen: Decision): Decision {
+  behindOthers({ amount, turn }: Asked, seen: Decision): Decision {
     const ahead = this.#aheadOf(turn);
     if (ahead.length === 0) return seen;
     const delay = this.#delay(seen, ahead, amount);
@@ -60,13 +61,50 @@ export class FairOutlook {
   }
 
   /** What the calls ask for that go before this one and wait in this process. */
-  #aheadOf(turn: FairRequest["turn"]): readonly Amount[] {
-    return Array.from(this.#queue.line.upcoming(turn), (call) => call.amount);
+  #aheadOf(turn: Asked["turn"]): readonly Amount[] {
+    const ahead: Amount[] = [];
+    const hasGone = turn.item !== undefined && turn.share === undefined;
+    if (hasGone) return ahead;
+    const now = this.#queue.now();
+    this.#queue.line.forecast(turn, (call) => {
+      ahead.push(call.amount);
+      return now;
+    });
+    return ahead;
   }
 
-  #delay(seen: Decision, ahead: readonly Amount[], amount: Amount, seenFor?: Amount): number {
-    const statuses = this.#names.map((name) => seen.policies[name] as PolicyStatus);
+  /**
+   * Returns how much longer a call waits because of calls that go before it but are not sent yet, microseconds.
+   * Exact where the quotas determine the state, as for a pace or a bucket. If the quotas do not show when a
+   * window started, it is assumed to start now.
+   *
+   * @param seen the answer of the store
+   * @param ahead the permits of those calls, in order
+   * @param seenFor the amount for which the store has reported a wait: the result is added to that wait
+   */
+  #delay(
+    seen: Decision,
+    ahead: readonly Amount[],
+    amount: Amount,
+    seenFor: Amount = amount,
+  ): number {
     const policies = { names: this.#names, list: this.#queue.policies };
-    return delayBehind(policies, statuses, ahead, amount, seenFor);
+    const deficit = this.#names.map((name) => deficitOf(seen.policies[name] as PolicyStatus));
+    const since = typeof amount === "number" ? 0 : [];
+    const state = openShare(policies, 1, { deficit, ago: 0, since }, 0, 0);
+    const first = state.earliest(0, seenFor);
+    let at = 0;
+    for (const each of ahead) {
+      at = state.earliest(at, each);
+      state.take(at, each);
+    }
+    return state.earliest(at, amount) - first;
   }
+}
+
+/** How many permits a policy lacks to be full, debts included. */
+function deficitOf({ limit, remaining, resetMs, windowMs }: PolicyStatus): number {
+  if (limit === Infinity) return 0;
+  const missing = limit - remaining;
+  return remaining > 0 ? missing : Math.max(missing, (resetMs * limit) / windowMs);
 }

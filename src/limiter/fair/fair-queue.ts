@@ -7,36 +7,30 @@
  * nothing. Each time all of them are granted, twice as many follow.
  */
 import type { Policy } from "../../algorithms/algorithm.ts";
-import { toMillis } from "../../ground/clock.ts";
-import { LimiterClosedError, QueueFullError, StoreUnavailableError } from "../../ground/errors.ts";
+import { QueueFullError, StoreUnavailableError } from "../../ground/errors.ts";
 import { type Amount, sameAmount, sizeOf } from "../../ground/permits.ts";
 import { mostWaiting } from "../options.ts";
 import type { RemoteQueue } from "../remote/remote-queue.ts";
-import { CallLine } from "./call-line.ts";
-import type { FairCall, FairRequest } from "./fair-call.ts";
+import { FairCall, type FairCallHost, type FairRequest } from "./fair-call.ts";
+import type { Ranks } from "./ranks.ts";
 import { StoreWindow } from "./store-window.ts";
 
-/** How long a measured round trip is used, microseconds. */
-const MEASURED_EVERY = 1_000_000;
 /** How many calls are tried beside the window at first, and at most. */
 const FEWEST_TRIES = 16;
 const MOST_TRIES = 256;
 
-export class FairQueue {
-  readonly line: CallLine;
-  /** The calls behind these: they ask the store. */
+export class FairQueue implements FairCallHost {
+  /** The calls that have not been sent yet. */
+  readonly line: Ranks<FairCall>;
   readonly #store: RemoteQueue;
   readonly #window = new StoreWindow();
   /** How many calls are tried next. */
   #tries = FEWEST_TRIES;
   #isTrying = false;
-  #isMeasuring = false;
-  #measuredAt = 0;
 
-  constructor(store: RemoteQueue, ranks: ConstructorParameters<typeof CallLine>[0]) {
-    const { clock, meter, stats } = store.parts;
+  constructor(store: RemoteQueue, ranks: Ranks<FairCall>) {
     this.#store = store;
-    this.line = new CallLine(ranks, { clock, meter, stats, refusal: false });
+    this.line = ranks;
   }
 
   now(): number {
@@ -48,21 +42,51 @@ export class FairQueue {
     return this.#store.parts.inForce.policies;
   }
 
-  /** Puts the call into the line, and sends it if the window has room. */
-  enter(call: FairCall): void {
-    if (this.#store.parts.inForce.isImpossible(call.amount)) {
-      // the limiter behind this one knows the error
-      this.#ask(call).then(call.resolve, (error) => call.resolve(Promise.reject(error)));
-      return;
+  /** Puts a new call into the line, and sends it if the window has room. The arguments: see `FairCall`. */
+  enter(
+    request: FairRequest,
+    signal: AbortSignal | undefined,
+    resolve: (outcome: never) => void,
+    longest?: number,
+  ): FairCall {
+    const call: FairCall = new FairCall(
+      this.#store,
+      this,
+      request,
+      signal,
+      longest,
+      (outcome: number | boolean | Promise<never>) => {
+        resolve(outcome as never);
+        void this.#ended(call, outcome);
+      },
+    );
+    const { amount } = call;
+    if (this.#store.parts.inForce.isImpossible(amount)) {
+      // the reply says which policy refuses it
+      this.#store.send(call);
+    } else if (!this.isFull(amount)) {
+      this.line.append(call, this.now());
+      this.#fill();
+      this.#limitWait(call);
+    } else if (this.line.size > 0) {
+      call.refuse(() => this.full(amount), "queue-full");
+    } else {
+      // the store may grant it now
+      this.line.charge(call.turn, this.now());
+      this.#send(call);
     }
-    if (this.isFull(call.amount)) {
-      if (this.line.size === 0) this.#sendAtOnce(call);
-      else this.line.refuse(call, "queue-full", () => this.full(call.amount));
-      return;
-    }
-    this.line.append(call);
-    this.#fill();
-    this.line.limitWait(call);
+    return call;
+  }
+
+  /** Refuses the call when its time is over, if it waits in the line. */
+  #limitWait(call: FairCall): void {
+    if (!call.isInLine || call.deadline === Infinity) return;
+    call.timer = this.#store.parts.clock.wakeAt(call.deadline / 1000, () => this.expire(call));
+  }
+
+  /** Refuses a call that cannot be granted in time. */
+  expire(call: FairCall): void {
+    call.refuse(() => this.full(call.amount));
   }
 
   /** Whether `maxWaiting`, or a bound of a policy, leaves no room for that many more permits. */
@@ -77,32 +101,13 @@ export class FairQueue {
 
   /** Called when the store has granted a call at once. If the limiter is idle, no share owes anything. */
   grantedAtOnce({ turn }: Pick<FairRequest, "turn">): void {
-    if (this.line.size === 0 && this.#window.calls === 0) this.line.forget();
-    this.line.charge(turn);
+    if (this.line.size === 0 && this.#window.calls === 0) this.line.reset();
+    this.line.charge(turn, this.now());
   }
 
-  /** Measures how long the store takes for a reply to a call that does not wait. */
-  async measure<T>(reply: Promise<T>): Promise<T> {
-    const sentAt = this.now();
-    const answer = await reply;
-    this.#noticed(this.now() - sentAt);
-    return answer;
-  }
-
-  /** Records how long a reply took, microseconds. If it was slow, the client may have connected: measures again. */
-  #noticed(roundTrip: number): void {
-    if (!this.#window.isLonger(roundTrip)) this.#window.measured(roundTrip);
-    else void this.#measureAgain();
-  }
-
-  async #measureAgain(): Promise<void> {
-    if (this.#isMeasuring) return;
-    this.#isMeasuring = true;
-    const sentAt = this.now();
-    this.#measuredAt = sentAt;
-    const seen = await this.#store.peek(1).catch(() => undefined);
-    if (seen !== undefined) this.#window.measured(this.now() - sentAt);
-    this.#isMeasuring = false;
+  /** Called when the store has replied to a batch with a call. */
+  replied(sentAt: number): void {
+    this.#window.replied(sentAt, this.now());
   }
 
   get #permits(): number {
@@ -113,10 +118,11 @@ export class FairQueue {
     return mostWaiting(this.#store.parts.maxWaiting, this.policies);
   }
 
-  /** The store may grant it now; the limiter behind this one refuses it otherwise. */
-  #sendAtOnce(call: FairCall): void {
-    this.line.charge(call.turn);
-    this.#send(call);
+  /** Takes the next call from the line. */
+  #next(): FairCall {
+    const call = this.line.shift(this.now()) as FairCall;
+    call.timer?.cancel();
+    return call;
   }
 
   #fill(): void {
@@ -125,47 +131,36 @@ export class FairQueue {
     const { inForce } = this.#store.parts;
     for (let { head } = this.line; head !== undefined; head = this.line.head) {
       if (!this.#window.hasRoom(head.amount, inForce.policyState)) return;
-      this.#send(this.line.next());
+      this.#send(this.#next());
     }
   }
 
-  #ask({ permits, signal, tries, deadline }: FairCall): Promise<number | boolean> {
-    if (!tries) return this.#store.acquire(permits, signal && { signal });
-    const timeoutMs = Math.max(0, deadline - this.now()) / 1000;
-    return this.#store.tryAcquire(permits, { timeoutMs, signal });
+  /** Sends a call of which the share has been charged. */
+  #send(call: FairCall): void {
+    call.sentAt = this.now();
+    this.#window.add(call.amount, call.turn.size);
+    this.#store.send(call);
   }
 
-  #send(call: FairCall): void {
-    const { amount, turn } = call;
-    const sentAt = this.now();
-    this.#window.add(amount, turn.size);
-    // a window that is longer than it must be takes permits from other processes
-    const isOld = sentAt - this.#measuredAt > MEASURED_EVERY;
-    if (isOld && !this.#window.isShortest) void this.#measureAgain();
-    this.#ask(call).then(
-      (granted) => {
-        this.#window.remove(amount, turn.size);
-        call.resolve(
-          typeof granted === "number" ? granted + toMillis(sentAt - call.asked) : granted,
-        );
-        if (granted === false) this.line.refund(turn);
-        if (granted === 0) {
-          this.#noticed(this.now() - sentAt);
-          if (this.line.size === 0) this.grantedAtOnce(call);
-        }
-        this.#fill();
-        if (granted === 0) void this.#tryMore();
-      },
-      (error: unknown) => {
-        this.#window.remove(amount, turn.size);
-        this.line.refund(turn);
-        call.resolve(Promise.reject(error));
-        if (error instanceof StoreUnavailableError || error instanceof LimiterClosedError) {
-          this.line.failAll(error);
-        }
-        this.#fill();
-      },
-    );
+  /** Called when a call has an outcome. */
+  async #ended(call: FairCall, outcome: number | boolean | Promise<never>): Promise<void> {
+    const { amount, turn, sentAt, isGrantedAtOnce } = call;
+    if (sentAt === undefined) return;
+    this.#window.remove(amount, turn.size);
+    try {
+      if ((await outcome) === false) this.line.refund(turn);
+      if (isGrantedAtOnce && this.line.size === 0) this.grantedAtOnce(call);
+    } catch (error) {
+      this.line.refund(turn);
+      if (error instanceof StoreUnavailableError) this.#failAll(error);
+    }
+    this.#fill();
+    if (isGrantedAtOnce) void this.#tryMore();
+  }
+
+  /** The store is away: all waiting calls fail, as if they had been sent, too. */
+  #failAll(error: StoreUnavailableError): void {
+    while (this.line.size > 0) this.#next().fail(error);
   }
 
   /** Tries the next calls that ask for the same amount, as long as the store grants them at once. */
@@ -175,9 +170,7 @@ export class FairQueue {
     for (let { head } = this.line; head !== undefined; head = this.line.head) {
       const { amount } = head;
       const count = this.#alike(amount);
-      const tries = Array.from({ length: count }, () =>
-        this.#store.takeQuietly(amount).catch(() => false),
-      );
+      const tries = Array.from({ length: count }, () => this.#isFree(amount));
       const granted = (await Promise.all(tries)).filter(Boolean);
       for (const _ of granted) this.#handOut(amount);
       this.#tries = Math.min(MOST_TRIES, 2 * this.#tries);
@@ -188,13 +181,21 @@ export class FairQueue {
     this.#fill();
   }
 
+  /** Takes permits that can be used now; returns whether there were any. */
+  async #isFree(amount: Amount): Promise<boolean> {
+    const decided = await this.#store.ask("decide", amount).catch(() => undefined);
+    return decided?.allowed === true;
+  }
+
   /** How many of the next calls ask for that amount. */
   #alike(amount: Amount): number {
     let count = 0;
-    for (const call of this.line.upcoming()) {
-      if (count === this.#tries || !sameAmount(call.amount, amount)) break;
+    const now = this.now();
+    this.line.forecast(undefined, (call) => {
+      if (count === this.#tries || !sameAmount(call.amount, amount)) return false;
       count += 1;
-    }
+      return now;
+    });
     return count;
   }
 
@@ -203,9 +204,8 @@ export class FairQueue {
     const { head } = this.line;
     if (head === undefined || !sameAmount(head.amount, amount)) {
       this.#store.change("refund", amount).catch(() => {});
-      return;
+    } else {
+      this.#next().wake(this.now());
     }
-    const call = this.line.next();
-    call.resolve(call.tries ? true : toMillis(this.now() - call.asked));
   }
 }

@@ -1,8 +1,13 @@
 /** The reservations of a fair limiter on a store. */
+import { atLeastZero } from "../../ground/check.ts";
 import { ReservationCancelledError } from "../../ground/errors.ts";
-import type { Permits } from "../../ground/permits.ts";
+import type { Amount, Permits } from "../../ground/permits.ts";
 import type { Reservation, WaitOptions } from "../limiter-api.ts";
 import { checkSignalOptions } from "../options.ts";
+import type { RemoteQueue } from "../remote/remote-queue.ts";
+import { correct } from "../reservation.ts";
+import type { FairCall } from "./fair-call.ts";
+import type { Ranks } from "./ranks.ts";
 
 /** A reservation in the store. Its share is charged for it, unless it is cancelled. */
 export class ChargedReservation implements Reservation {
@@ -50,32 +55,36 @@ export class ChargedReservation implements Reservation {
   }
 }
 
-/** What such a reservation needs of the limiter. */
-export interface WaitingCall {
-  /** Resolves to how long the call has waited, ms; the controller ends the wait. */
-  readonly granted: Promise<number>;
-  readonly controller: AbortController;
-  /** Corrects the permits that it has taken. */
-  settle(actual: Permits): Promise<void>;
-  /** Undoes the charge of its share. */
-  refund(): void;
-}
-
 /** A call that waits in fair order: others may overtake it until the store has it. */
 export class WaitingReservation implements Reservation {
   readonly permits: Permits;
   readonly waitMs: number;
-  readonly #call: WaitingCall;
-  #isGranted = false;
-  #isUndone = false;
+  readonly #store: RemoteQueue;
+  readonly #line: Ranks<FairCall>;
+  readonly #call: FairCall;
+  readonly #granted: Promise<number>;
+  #taken: Amount;
+  #state: "waiting" | "granted" | "left" | "undone" = "waiting";
 
-  constructor(permits: Permits, waitMs: number, call: WaitingCall) {
+  /** @param granted resolves to how long the call has waited, ms */
+  constructor(
+    store: RemoteQueue,
+    line: Ranks<FairCall>,
+    call: FairCall,
+    granted: Promise<number>,
+    permits: Permits,
+    waitMs: number,
+  ) {
     this.permits = permits;
     this.waitMs = waitMs;
+    this.#store = store;
+    this.#line = line;
     this.#call = call;
-    call.granted.then(
+    this.#granted = granted;
+    this.#taken = call.amount;
+    granted.then(
       () => {
-        this.#isGranted = true;
+        this.#state = "granted";
       },
       // `ready` rejects with it
       () => {},
@@ -84,32 +93,45 @@ export class WaitingReservation implements Reservation {
 
   async ready(options?: WaitOptions): Promise<number> {
     const signal = checkSignalOptions(options);
-    const { controller, granted } = this.#call;
-    const leave = () => controller.abort(signal?.reason);
+    const leave = () => this.#leave(signal?.reason);
     if (signal?.aborted) leave();
     signal?.addEventListener("abort", leave);
     try {
-      return await granted;
+      return await this.#granted;
     } finally {
       signal?.removeEventListener("abort", leave);
     }
   }
 
   async cancel(): Promise<boolean> {
-    const { controller } = this.#call;
-    if (this.#isGranted || controller.signal.aborted) return false;
-    controller.abort(new ReservationCancelledError(this.waitMs));
+    return this.#leave(new ReservationCancelledError(this.waitMs));
+  }
+
+  /** @returns whether it still waited */
+  #leave(reason: unknown): boolean {
+    if (this.#state !== "waiting") return false;
+    this.#state = "left";
+    this.#call.leave(reason);
     return true;
   }
 
   async settle(actual: Permits): Promise<void> {
-    if (!this.#call.controller.signal.aborted) await this.#call.settle(actual);
+    if (this.#state === "left") return;
+    const changes: Promise<void>[] = [];
+    const change = (verb: "charge" | "refund") => (amount: Amount) =>
+      void changes.push(this.#store.change(verb, amount));
+    const account = { charge: change("charge"), refund: change("refund") };
+    const used = this.#store.parts.policyState.amount(actual, atLeastZero);
+    this.#taken = correct(account, this.#taken, used);
+    await Promise.all(changes);
   }
 
   async undo(): Promise<void> {
     if (await this.cancel()) return;
-    if (this.#isGranted && !this.#isUndone) this.#call.refund();
-    this.#isUndone = true;
+    if (this.#state === "granted") {
+      this.#line.refund(this.#call.turn);
+      this.#state = "undone";
+    }
     await this.settle(0);
   }
 }

@@ -3,24 +3,23 @@
  * without a service is served one request before higher ones; of several such queues the one that has waited
  * longest. So each queue with waiters is served once in `aging`, and the higher ones lose no more than that.
  */
-import type { Turn } from "./turn.ts";
+import { ShareQueue } from "./share-queue.ts";
+import type { Placed, Share, Turn } from "./turn.ts";
 
 /** The requests of one priority, or the forecast of them. */
-export interface Rank<Item> {
+interface Rank {
   /** The request that is served next. */
-  readonly head: Turn<Item> | undefined;
+  readonly head: unknown;
   /** Since when no request was served while requests waited. */
   since: number;
-  isNext(turn: Turn<Item>): boolean;
 }
 
-export class Ranks<Item, R extends Rank<Item>> {
+class Priorities<R extends Rank> {
   readonly list: readonly R[];
   readonly #aging: number;
   /** The instant of the last service. */
   #at: number;
 
-  /** @param aging in the unit of the instants; `Infinity`: none */
   constructor(list: readonly R[], aging: number, at = 0) {
     this.list = list;
     this.#aging = aging;
@@ -33,18 +32,10 @@ export class Ranks<Item, R extends Rank<Item>> {
     if (this.#aging === Infinity) return first;
     let next: R | undefined;
     for (const rank of this.list) {
-      if (rank.head === undefined || !this.#isAged(rank)) continue;
+      if (rank.head === undefined || this.#at < rank.since + this.#aging) continue;
       if (next === undefined || rank.since < next.since) next = rank;
     }
     return next ?? first;
-  }
-
-  /** Whether that request would be served next. */
-  isNext(turn: Turn<Item>): boolean {
-    const { next } = this;
-    if (next === undefined) return true;
-    const index = this.list.indexOf(next);
-    return index === turn.rank ? next.isNext(turn) : index > turn.rank && !this.#isAged(next);
   }
 
   /** Called before a request is added. */
@@ -60,11 +51,145 @@ export class Ranks<Item, R extends Rank<Item>> {
   }
 
   /** Returns the same with other queues: a forecast. */
-  with<Other extends Rank<Item>>(list: readonly Other[]): Ranks<Item, Other> {
-    return new Ranks(list, this.#aging, this.#at);
+  with<Other extends Rank>(list: readonly Other[]): Priorities<Other> {
+    return new Priorities(list, this.#aging, this.#at);
+  }
+}
+
+/**
+ * The callers of a fair limiter that wait, with their shares and priorities. The instants are those of the
+ * limiter; a service without one does not count for the aging.
+ */
+export class Ranks<Member extends Placed<Member>> {
+  readonly #priorities: Priorities<ShareQueue<Member>>;
+  #size = 0;
+  #permits = 0;
+
+  /** @param aging in the unit of the instants; `Infinity`: none */
+  constructor(count: number, aging: number) {
+    const list = Array.from({ length: count }, () => new ShareQueue<Member>());
+    this.#priorities = new Priorities(list, aging);
   }
 
-  #isAged({ since }: R): boolean {
-    return this.#at >= since + this.#aging;
+  get size(): number {
+    return this.#size;
+  }
+
+  /** How many permits they ask for. */
+  get permits(): number {
+    return this.#permits;
+  }
+
+  /** The member that is served next. */
+  get head(): Member | undefined {
+    return this.#priorities.next?.head?.item;
+  }
+
+  /** The shares with members, in no order. */
+  get shares(): Share<Member>[] {
+    return this.#priorities.list.flatMap(({ shares }) => shares);
+  }
+
+  /** Share by share. */
+  *[Symbol.iterator](): Generator<Member> {
+    for (const share of this.shares) yield* share.items();
+  }
+
+  append(member: Member, at: number): void {
+    const turn = member.turn as Turn<Member>;
+    turn.item = member;
+    this.#append(turn, at);
+  }
+
+  /** Removes a member that is not served. @returns whether it was one */
+  remove({ turn }: Member): boolean {
+    if (turn?.share === undefined) return false;
+    this.#queueOf(turn).remove(turn);
+    this.#count(turn, -1);
+    return true;
+  }
+
+  /** Serves the head. */
+  shift(at?: number): Member | undefined {
+    const { next } = this.#priorities;
+    if (next === undefined) return undefined;
+    if (at !== undefined) this.#priorities.served(next, at);
+    const turn = next.shift();
+    this.#count(turn, -1);
+    return turn.item;
+  }
+
+  /** Serves a request that does not wait here. */
+  charge(turn: Turn<Member>, at: number): void {
+    const queue = this.#queueOf(turn);
+    queue.charge(turn);
+    this.#priorities.served(queue, at);
+  }
+
+  /** Undoes the service of a request that was served in advance. */
+  refund(turn: Turn<Member>): void {
+    this.#queueOf(turn).refund(turn);
+  }
+
+  /** Called when the limiter has been idle: no share owes anything. */
+  reset(): void {
+    for (const queue of this.#priorities.list) queue.reset();
+  }
+
+  /** Whether a request that is made now would be served before all members. */
+  isNext(turn: Turn<Member>): boolean {
+    if (this.#size === 0) return true;
+    return this.#with(turn, () => this.#priorities.next?.head === turn);
+  }
+
+  /**
+   * Passes the members in the order in which they are served if no other comes.
+   *
+   * @param turn only those that are served before this request, which waits or is made now
+   * @param pass returns when that member is served; `undefined`: it leaves without a service; `false`: enough
+   */
+  forecast(
+    turn: Turn<Member> | undefined,
+    pass: (member: Member) => number | false | undefined,
+  ): void {
+    this.#with(turn, () => {
+      const priorities = this.#priorities.with(
+        this.#priorities.list.map((queue) => queue.forecast()),
+      );
+      for (let { next } = priorities; next !== undefined; next = priorities.next) {
+        if (next.head === turn) return;
+        const at = pass(next.head?.item as Member);
+        if (at === false) return;
+        next.shift(at !== undefined);
+        if (at !== undefined) priorities.served(next, at);
+      }
+    });
+  }
+
+  /** Looks at the queues with that request in its place, though it may not wait there. */
+  #with<T>(turn: Turn<Member> | undefined, look: () => T): T {
+    if (turn === undefined || turn.share !== undefined || this.#size === 0) return look();
+    // it has not waited, so it is not aged
+    this.#append(turn, Infinity);
+    const seen = look();
+    this.#queueOf(turn).remove(turn);
+    this.#count(turn, -1);
+    return seen;
+  }
+
+  #append(turn: Turn<Member>, at: number): void {
+    const queue = this.#queueOf(turn);
+    this.#priorities.start(queue, at);
+    queue.append(turn);
+    this.#count(turn, 1);
+  }
+
+  #count({ size }: Turn<Member>, by: 1 | -1): void {
+    this.#size += by;
+    this.#permits += by * size;
+  }
+
+  #queueOf({ rank }: Turn<Member>): ShareQueue<Member> {
+    return this.#priorities.list[rank] as ShareQueue<Member>;
   }
 }

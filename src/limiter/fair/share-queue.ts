@@ -85,27 +85,9 @@ export class ShareQueue<Item> {
     return this.#heap.items;
   }
 
-  /** Marks the arrival of a request. It is not in the queue yet. */
-  enter(turn: Turn<Item>): void {
-    const { name } = turn;
-    this.#arrivals += 1;
-    turn.number = this.#arrivals;
-    turn.since = this.#virtualTime;
-    // it may have entered before; a share without a waiter may have been replaced since
-    if (turn.share?.first === undefined) turn.share = this.#shareOf(name);
-  }
-
-  /** Whether a request that has entered would be served next. */
-  isNext(turn: Turn<Item>): boolean {
-    const { finish, servedAt, first } = turn.share as Share<Item>;
-    if (first !== undefined) return false;
-    const next = this.#heap.first;
-    return next === undefined || startOf(turn, finish, servedAt) < next.start;
-  }
-
   append(turn: Turn<Item>): void {
-    this.enter(turn);
-    const share = turn.share as Share<Item>;
+    const share = this.#enter(turn);
+    turn.share = share;
     share.permits += turn.size;
     share.add(turn);
     if (share.first !== turn) return;
@@ -133,10 +115,9 @@ export class ShareQueue<Item> {
     return turn;
   }
 
-  /** Serves a request that has entered, without a wait. */
+  /** Serves a request without a wait. */
   charge(turn: Turn<Item>): void {
-    const share = turn.share as Share<Item>;
-    turn.share = undefined;
+    const share = this.#enter(turn);
     this.#serve(share, startOf(turn, share.finish, share.servedAt), turn.cost);
     this.#restart(share);
   }
@@ -154,13 +135,17 @@ export class ShareQueue<Item> {
     if (this.#shares.size > 0) this.#shares.clear();
   }
 
-  /**
-   * Returns the order in which the requests are served if no other comes.
-   *
-   * @param turn the request to look for: one that has entered
-   */
-  forecast(turn?: Turn<Item>): ShareForecast<Item> {
-    return new ShareForecast(this.#heap.items, turn, this.since);
+  /** Returns the order in which the requests are served if no other comes. */
+  forecast(): ShareForecast<Item> {
+    return new ShareForecast(this.#heap.items, this.since);
+  }
+
+  /** Marks the arrival of a request. */
+  #enter(turn: Turn<Item>): Share<Item> {
+    this.#arrivals += 1;
+    turn.number = this.#arrivals;
+    turn.since = this.#virtualTime;
+    return this.#shareOf(turn.name);
   }
 
   #shareOf(name: string): Share<Item> {
@@ -216,30 +201,16 @@ interface Entry<Item> {
 export class ShareForecast<Item> {
   readonly #shares: readonly Share<Item>[];
   readonly #entries = new Heap<Entry<Item>>(isBefore);
-  readonly #turn: Turn<Item> | undefined;
-  /** The start tag of the request that is sought; `undefined` while others of its share wait. */
-  #start: number | undefined;
   since: number;
 
-  constructor(shares: readonly Share<Item>[], turn: Turn<Item> | undefined, since: number) {
+  constructor(shares: readonly Share<Item>[], since: number) {
     this.#shares = shares;
     this.since = since;
-    this.#turn = turn;
-    if (turn?.share !== undefined && turn.share.first === undefined) {
-      this.#start = startOf(turn, turn.share.finish, turn.share.servedAt);
-    }
     this.#look(0);
   }
 
   get head(): Turn<Item> | undefined {
     return this.#entries.first?.first;
-  }
-
-  /** Whether the request that is sought is served next. */
-  isNext(): boolean {
-    const first = this.#entries.first;
-    if (this.#start === undefined) return false;
-    return first === undefined || this.#start < first.start;
   }
 
   /** Passes the head. @param isServed `false` if it leaves the queue without a service */
@@ -254,16 +225,13 @@ export class ShareForecast<Item> {
       entry.finish = entry.start + first.cost;
       entry.servedAt = Infinity;
     }
-    if (first.after !== undefined) {
-      entry.first = first.after;
-      entry.start = startOf(entry.first, entry.finish, entry.servedAt);
-      this.#entries.update(entry);
+    if (first.after === undefined) {
+      this.#entries.remove(entry);
       return;
     }
-    this.#entries.remove(entry);
-    if (share === this.#turn?.share) {
-      this.#start = startOf(this.#turn, entry.finish, entry.servedAt);
-    }
+    entry.first = first.after;
+    entry.start = startOf(entry.first, entry.finish, entry.servedAt);
+    this.#entries.update(entry);
   }
 
   #look(index: number): void {

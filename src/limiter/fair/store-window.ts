@@ -40,6 +40,9 @@ export class StoreWindow {
   #paces: readonly number[] = [];
   readonly #ahead: number[] = [];
   #horizon = LEAST_AHEAD;
+  /** When the last batch with a reply was sent, and how long that took, microseconds. */
+  #sentAt = Number.NaN;
+  #roundTrip = 0;
   #calls = 0;
   #permits = 0;
 
@@ -79,19 +82,15 @@ export class StoreWindow {
     this.#calls -= 1;
   }
 
-  /** Whether the window is as short as it can be, whatever the round trip. */
-  get isShortest(): boolean {
-    return this.#horizon === LEAST_AHEAD;
-  }
-
-  /** Whether that round trip would make the window longer. */
-  isLonger(roundTrip: number): boolean {
-    return horizonOf(roundTrip) > this.#horizon;
-  }
-
-  /** @param roundTrip how long the store took for a reply, microseconds. One slow reply at most doubles H */
-  measured(roundTrip: number): void {
-    this.#horizon = Math.min(2 * this.#horizon, horizonOf(roundTrip));
+  /** The store has replied at `now` to a batch that was sent at `sentAt`. A reply at most doubles H. */
+  replied(sentAt: number, now: number): void {
+    if (sentAt === this.#sentAt) return;
+    // one slow reply makes the window no longer: the client may have connected
+    const roundTrip = Math.min(this.#roundTrip, now - sentAt);
+    this.#sentAt = sentAt;
+    this.#roundTrip = now - sentAt;
+    const horizon = Math.min(MOST_AHEAD, Math.max(LEAST_AHEAD, 3 * roundTrip));
+    this.#horizon = Math.min(2 * this.#horizon, horizon);
   }
 
   #count(amount: Amount, by: 1 | -1): void {
@@ -100,8 +99,4 @@ export class StoreWindow {
       this.#ahead[i] = (this.#ahead[i] ?? 0) + by * each;
     });
   }
-}
-
-function horizonOf(roundTrip: number): number {
-  return Math.min(MOST_AHEAD, Math.max(LEAST_AHEAD, 3 * roundTrip));
 }

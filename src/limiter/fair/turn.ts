@@ -1,5 +1,10 @@
 import { LinkedList } from "../../ground/linked-list.ts";
 
+/** A member of a fair queue. */
+export interface Placed<Member> {
+  readonly turn: Turn<Member> | undefined;
+}
+
 /** The place of one request in a fair queue. */
 export class Turn<Item> {
   /** The index of its priority: 0 is the highest. */
@@ -43,5 +48,9 @@ export class Share<Item> extends LinkedList<Turn<Item>> {
   constructor(name: string) {
     super();
     this.name = name;
+  }
+
+  *items(): Generator<Item> {
+    for (let turn = this.first; turn !== undefined; turn = turn.after) yield turn.item as Item;
   }
 }

@@ -6,147 +6,145 @@ import { leaseId } from "../../stores/lease-store.ts";
 import { Fifo } from "../fifo.ts";
 import type { Meter } from "../meter.ts";
 import type { OutageStats } from "../remote/outage-stats.ts";
-import { Claim } from "./remote-lease.ts";
+import { Claim, type WantedLease } from "./remote-lease.ts";
 
 export interface ClaimsOptions {
   readonly name: string;
   readonly maxWaiting: number;
   readonly leaseMs: number;
-  readonly stats: OutageStats;
-  /** Releases the lease or ticket of a claim that has left. */
-  readonly giveBack: (id: string) => Promise<void>;
-  /** Called when a lease is released, with the end of that release. */
-  readonly freed: (released: Promise<void>) => void;
 }
 
-export class Claims {
-  readonly processId = crypto.randomUUID();
+export abstract class Claims {
+  readonly stats: OutageStats;
   /** Those that count as waiting: with a ticket, before a new ticket, or in this process. */
   readonly line = new Fifo<Claim>();
   /** The limit in force, by the last reply; before the first, the declared limit. */
   limit: number;
   /** How many leases this process holds. */
   active = 0;
-  readonly #declared: number;
+  protected readonly declared: number;
+  protected readonly processId = crypto.randomUUID();
+  /** In order of arrival. */
+  protected readonly claims = new Map<string, Claim>();
   readonly #options: ClaimsOptions;
   readonly #meter: Meter;
-  /** In order of arrival. */
-  readonly #all = new Map<string, Claim>();
   readonly #signals = new AbortGroups<Claim>((claim, reason) => this.reject(claim, reason));
   #lastId = 0;
 
-  constructor(declared: number, options: ClaimsOptions) {
+  constructor(declared: number, options: ClaimsOptions, stats: OutageStats) {
     this.limit = declared;
-    this.#declared = declared;
+    this.declared = declared;
+    this.stats = stats;
     this.#options = options;
-    this.#meter = options.stats.meter([], undefined);
+    this.#meter = stats.meter([], undefined);
   }
+
+  /** Releases the lease or ticket of a claim that has left. */
+  abstract giveBack(id: string): Promise<void>;
+  /** Called when a claim waits no longer. */
+  protected abstract waitEnded(claim: Claim, isGranted: boolean): void;
+  /** Called when a lease is released, with the end of that release. */
+  protected abstract freed(released: Promise<void>): void;
 
   [Symbol.iterator](): Iterator<Claim> {
-    return this.#all.values();
+    return this.claims.values();
   }
 
-  get size(): number {
-    return this.#all.size;
-  }
-
+  /** How many callers wait. */
   get waiting(): number {
     return this.line.size;
   }
 
-  get(id: string): Claim | undefined {
-    return this.#all.get(id);
+  /** Whether no caller waits for a lease or holds one. */
+  get isEmpty(): boolean {
+    return this.claims.size === 0;
   }
 
-  /**
-   * Adds the claim of a new caller.
-   *
-   * @param insists whether a rejection is an error (`acquire`) or `undefined` (`tryAcquire`)
-   * @param longestMs the longest wait, ms
-   */
-  add(
-    insists: boolean,
-    longestMs: number,
-    signal: AbortSignal | undefined,
-    resolve: Claim["resolve"],
-  ): Claim {
-    const waits = longestMs > 0 && this.#hasRoom;
+  /** Whether a caller wants a lease that it does not hold. */
+  get isWanted(): boolean {
+    return this.claims.size > this.active;
+  }
+
+  /** Adds the claim of a new caller. */
+  protected add(wanted: WantedLease): Claim {
     this.#lastId += 1;
-    const id = leaseId(this.#options.leaseMs, this.#declared, this.processId, this.#lastId);
-    const claim = new Claim(id, insists, waits, signal, resolve, (one) => this.release(one));
-    this.#all.set(id, claim);
+    const id = leaseId(this.#options.leaseMs, this.declared, this.processId, this.#lastId);
+    const claim = new Claim(id, wanted, (one) => this.release(one));
+    const { longestMs, waitSignal } = wanted;
+    this.claims.set(id, claim);
     this.#meter.enqueued();
-    if (signal !== undefined) this.#signals.add(signal, claim);
-    if (waits && longestMs < Infinity) {
+    if (waitSignal !== undefined) this.#signals.add(waitSignal, claim);
+    if (longestMs > 0 && longestMs < Infinity) {
       const end = systemClock.now() + longestMs;
       claim.timer = systemClock.wakeAt(end, () => this.#expire(claim));
     }
     return claim;
   }
 
-  mayWait(claim: Claim): boolean {
-    return claim.waits && (this.line.has(claim) || this.#hasRoom);
+  protected mayWait(claim: Claim): boolean {
+    const hasRoom = this.line.size < this.#options.maxWaiting;
+    return claim.waits && (hasRoom || this.line.has(claim));
   }
 
-  wait(claim: Claim): void {
+  protected wait(claim: Claim): void {
     claim.state = "waiting";
+    claim.hasWaited = true;
     this.line.append(claim);
   }
 
-  grant(claim: Claim): void {
-    this.#meter.released(1, this.line.has(claim) ? claim.waited : 0);
-    this.#endWait(claim);
+  protected grant(claim: Claim): void {
+    this.#meter.released(1, claim.hasWaited ? claim.waited : 0);
+    claim.state = "held";
     this.active += 1;
-    claim.grant();
+    this.#endWait(claim);
+    claim.resolve(claim);
   }
 
   /** Ends a claim without a lease: none is free, and it may not wait. */
   refuse(claim: Claim): void {
     const { name, maxWaiting } = this.#options;
+    const { insists } = claim;
     void this.release(claim);
-    this.#meter.expired(1, claim.waited, claim.refusal);
-    claim.refuse(() => new QueueFullError(name, 1, this.waiting, maxWaiting));
+    this.#meter.expired(1, claim.waited, insists ? "queue-full" : "too-long");
+    const full = () => new QueueFullError(name, 1, this.waiting, maxWaiting);
+    claim.resolve(insists ? Promise.reject(full()) : undefined);
   }
 
   /** Ends a claim that the store cannot answer. */
   fail(claim: Claim, error: unknown): void {
     void this.release(claim);
     this.#meter.ended();
-    claim.reject(this.#options.stats.failed(error));
+    claim.resolve(Promise.reject(this.stats.failed(error)));
   }
 
   /** Ends a claim: its signal was aborted, or the limiter closed. */
-  reject(claim: Claim, reason: unknown): void {
+  protected reject(claim: Claim, reason: unknown): void {
     void this.release(claim);
     this.#meter.left(1, claim.waited, reason);
-    claim.reject(reason);
+    claim.resolve(Promise.reject(reason));
   }
 
   /** Ends a claim: its lease has lapsed, or may have. */
-  lose(claim: Claim): void {
+  protected lose(claim: Claim): void {
     const { name, leaseMs } = this.#options;
     void this.release(claim);
     claim.lose(new LeaseLostError(name, leaseMs));
   }
 
   /** Removes a claim, and releases the lease or ticket that it has or may get by a request under way. */
-  release(claim: Claim): Promise<void> {
+  protected release(claim: Claim): Promise<void> {
     const { state, isKnown, id } = claim;
     if (state === "gone") return Promise.resolve();
     claim.state = "gone";
-    this.#all.delete(id);
-    const released = isKnown ? this.#options.giveBack(id) : Promise.resolve();
+    this.claims.delete(id);
+    const released = isKnown ? this.giveBack(id) : Promise.resolve();
     if (state === "held") {
       this.active -= 1;
-      this.#options.freed(released);
+      this.freed(released);
     } else {
       this.#endWait(claim);
     }
     return released;
-  }
-
-  get #hasRoom(): boolean {
-    return this.waiting < this.#options.maxWaiting;
   }
 
   #expire(claim: Claim): void {
@@ -156,13 +154,15 @@ export class Claims {
     } else {
       void this.release(claim);
       this.#meter.expired(1, claim.waited);
-      claim.expire();
+      claim.resolve(undefined);
     }
   }
 
   #endWait(claim: Claim): void {
+    const { waitSignal } = claim;
     claim.timer?.cancel();
-    if (claim.waitSignal !== undefined) this.#signals.delete(claim.waitSignal, claim);
+    if (waitSignal !== undefined) this.#signals.delete(waitSignal, claim);
     this.line.remove(claim);
+    this.waitEnded(claim, claim.state === "held");
   }
 }

@@ -5,13 +5,15 @@
 import { systemClock, type Timer } from "../../ground/clock.ts";
 import { LimiterClosedError, StoreUnavailableError } from "../../ground/errors.ts";
 import type { LeaseReply, LeaseStore, LeaseVerb } from "../../stores/lease-store.ts";
+import { FairClaims } from "../fair/fair-claims.ts";
+import type { Order } from "../order.ts";
 import { OutageStats, type StoreState } from "../remote/outage-stats.ts";
 import type { RemoteOptions } from "../remote/remote-options.ts";
 import { counterOf, instancesOf } from "../remote/remote-options.ts";
 import { Claims } from "./claims.ts";
 import { GrantListener } from "./grant-listener.ts";
 import { type LeaseAnswer, LeaseLink } from "./lease-link.ts";
-import type { Claim, ConcurrencyStatus } from "./remote-lease.ts";
+import type { Claim, ConcurrencyStatus, WantedLease } from "./remote-lease.ts";
 import {
   type LeaseHost,
   type LeaseStrategy,
@@ -32,81 +34,86 @@ export interface RemoteConcurrencyOptions
   readonly leaseMs: number;
 }
 
-export class LeaseQueue implements LeaseHost {
-  readonly stats: OutageStats;
-  readonly claims: Claims;
-  readonly #declared: number;
+export class LeaseQueue extends Claims implements LeaseHost {
   readonly #options: RemoteConcurrencyOptions;
   readonly #strategy: LeaseStrategy;
   readonly #link: LeaseLink;
   readonly #listener: GrantListener;
+  /** The callers that have not been sent to the store, on a fair limiter. */
+  readonly #fair: FairClaims | undefined;
   #timer: Timer | undefined;
   #wakesAt = Infinity;
-  /** How many leases all processes together could get at once, by the last reply. */
-  free = 0;
-  /** Called when a lease is given back, with the end of its release: see `FairLeaseQueue`. */
-  onRelease: ((released: Promise<void>) => void) | undefined;
   #closed = false;
 
-  constructor(store: LeaseStore, key: string, declared: number, options: RemoteConcurrencyOptions) {
-    const { name, timeoutMs } = options;
+  constructor(
+    store: LeaseStore,
+    key: string,
+    declared: number,
+    options: RemoteConcurrencyOptions,
+    order: Order,
+  ) {
+    const { name, timeoutMs, leaseMs } = options;
     const processes = counterOf(options, store, key);
-    const instances = instancesOf(options.instances, processes);
-    this.stats = new OutageStats(name, processes);
-    this.#declared = declared;
+    super(declared, options, new OutageStats(name, processes));
     this.#options = options;
-    this.claims = new Claims(declared, {
-      ...{ ...options, stats: this.stats },
-      giveBack: (id) => this.#link.giveBack(id),
-      freed: (released) => {
-        this.grantShare();
-        this.onRelease?.(released);
-      },
-    });
+    const instances = instancesOf(options.instances, processes);
     this.#strategy = whenUnavailable(options.whenUnavailable, this, instances);
     this.#link = new LeaseLink(store, key, declared, this.#strategy, {
-      ...{ ...options, stats: this.stats, processes },
-      isClaimed: (id) => this.claims.get(id) !== undefined,
+      ...{ name, timeoutMs, leaseMs, processes, stats: this.stats },
+      isClaimed: (id) => this.claims.has(id),
       retrySoon: () => this.#retrySoon(),
     });
     this.#listener = new GrantListener({
-      listen: (granted) => store.listen(key, this.claims.processId, granted),
+      listen: (granted) => store.listen(key, this.processId, granted),
       // leases that were granted before the subscription are not published again
       ready: () => this.wakeIn(0),
       granted: (ids) => this.#notified(ids),
-      isNeeded: () => this.claims.waiting > 0,
+      isNeeded: () => this.line.size > 0,
       timeoutMs,
     });
+    const ranks = order.ranks<Claim>();
+    this.#fair = ranks && new FairClaims(ranks, options.maxWaiting, this);
   }
 
-  /** Requests a lease for a caller; the arguments as in `Claims.add`. */
-  claim(...wanted: Parameters<Claims["add"]>): void {
+  /** Requests a lease for a caller. */
+  claim(wanted: WantedLease): void {
     this.#checkOpen();
-    const claim = this.claims.add(...wanted);
+    const claim = this.add(wanted);
+    if (this.#fair === undefined) this.send(claim);
+    else this.#fair.enter(claim);
+  }
+
+  /** Requests a lease from the store, or in this process if that decides. */
+  send(claim: Claim): void {
     if (this.#strategy.decidesHere && !this.isAway) this.#admit(claim);
     else this.#ask(claim);
   }
 
   /** Changes the limit; default: the declared limit. */
-  async setLimit(limit = this.#declared): Promise<void> {
+  async setLimit(limit = this.declared): Promise<void> {
     this.#checkOpen();
     await this.#link.ask("limit", String(limit));
+    this.#fair?.fill();
   }
 
   async status(): Promise<ConcurrencyStatus> {
     this.#checkOpen();
     try {
       const { limit, active, waiting } = (await this.#link.ask("look", "")).reply;
-      return { limit, active, waiting };
+      return { limit, active, waiting: waiting + this.#queued };
     } catch (error) {
       const { share } = this.#strategy;
       if (share === 0) throw error;
-      return { limit: share, active: this.claims.active, waiting: this.claims.waiting };
+      return { limit: share, active: this.active, waiting: this.waiting };
     }
   }
 
-  get waiting(): number {
-    return this.claims.waiting;
+  override get waiting(): number {
+    return super.waiting + this.#queued;
+  }
+
+  get #queued(): number {
+    return this.#fair?.line.size ?? 0;
   }
 
   get state(): StoreState {
@@ -117,9 +124,9 @@ export class LeaseQueue implements LeaseHost {
     if (this.#closed) return;
     this.#closed = true;
     const error = new LimiterClosedError(this.#options.name);
-    for (const claim of this.claims) {
+    for (const claim of this) {
       if (claim.state === "held") claim.lose(error);
-      else this.claims.reject(claim, error);
+      else this.reject(claim, error);
     }
     this.#strategy.close();
     this.#timer?.cancel();
@@ -140,35 +147,46 @@ export class LeaseQueue implements LeaseHost {
   #ask(claim: Claim): void {
     const { leaseMs } = this.#options;
     claim.state = "asked";
+    claim.waits = this.mayWait(claim);
     claim.deadline = performance.now() + leaseMs;
     this.wakeIn(leaseMs / 3);
-    this.#send(claim, claim.waits ? "acquire" : "try").then(
-      (answer) => this.#answered(claim, answer),
-      (error) => {
-        if (claim.state === "asked") this.#failed(claim, error);
-      },
-    );
+    this.#send(claim, claim.waits ? "acquire" : "try", (error) => {
+      if (claim.state === "asked") this.#failed(claim, error);
+    });
   }
 
-  #send(claim: Claim, verb: LeaseVerb): Promise<LeaseAnswer> {
+  /** Keeps a lease or ticket. */
+  #renew(claim: Claim): void {
+    this.#send(claim, claim.verb, () => this.#retrySoon());
+  }
+
+  #send(claim: Claim, verb: LeaseVerb, failed: (error: unknown) => void): void {
     const answer = this.#link.ask(verb, claim.id);
     if (!this.isAway) claim.isKnown = true;
-    return answer;
+    answer.then((reply) => this.#answered(claim, verb, reply), failed);
   }
 
-  #answered(claim: Claim, { standing, sentAt, reply }: LeaseAnswer): void {
-    this.#extend(claim, sentAt);
-    // the caller has given up meanwhile, or a message arrived before this reply
-    if (claim.state !== "asked") return;
+  #answered(claim: Claim, verb: LeaseVerb, { standing, sentAt, reply }: LeaseAnswer): void {
+    const { state } = claim;
+    const isRenewal = verb === "keep" || verb === "adopt";
+    if (standing !== "none") this.#extend(claim, sentAt);
+    // the caller has given up meanwhile, or a message or a new request has changed the claim
+    if (state === "gone" || (state === "asked") === isRenewal) return;
+    if (verb === "adopt" && standing !== "none") claim.verb = "keep";
     if (standing === "held") {
-      this.#letIn(claim);
-    } else if (standing === "waiting" && this.claims.mayWait(claim)) {
-      this.claims.wait(claim);
+      if (state === "waiting") this.#listener.missed();
+      if (state !== "held") this.#letIn(claim);
+    } else if (standing === "waiting" && state === "asked" && this.mayWait(claim)) {
+      this.wait(claim);
+      this.#fair?.fillSoon();
       this.#listener.listen();
       this.#wakeAtLapse(reply);
-    } else {
+    } else if (state === "asked") {
       claim.isKnown = standing !== "none";
-      this.claims.refuse(claim);
+      this.refuse(claim);
+    } else if (standing === "none") {
+      if (state === "held") this.lose(claim);
+      else this.#ask(claim);
     }
   }
 
@@ -180,29 +198,9 @@ export class LeaseQueue implements LeaseHost {
       // the store is back already
       this.#ask(claim);
     } else {
-      this.claims.fail(claim, error);
+      this.fail(claim, error);
+      if (error instanceof StoreUnavailableError) this.#fair?.fail(error);
     }
-  }
-
-  /** Keeps a lease or ticket. */
-  #renew(claim: Claim): void {
-    const { verb } = claim;
-    this.#send(claim, verb).then(
-      ({ standing, sentAt }) => {
-        if (claim.state !== "waiting" && claim.state !== "held") return;
-        if (standing === "none") {
-          if (claim.state === "held") this.claims.lose(claim);
-          else this.#ask(claim);
-          return;
-        }
-        this.#extend(claim, sentAt);
-        if (verb === "adopt") claim.verb = "keep";
-        if (standing === "waiting" || claim.state === "held") return;
-        this.#listener.missed();
-        this.#letIn(claim);
-      },
-      () => this.#retrySoon(),
-    );
   }
 
   /** Extends the deadline: the store has answered a request that was sent at `sentAt`. */
@@ -216,20 +214,33 @@ export class LeaseQueue implements LeaseHost {
       const claim = this.claims.get(id);
       if (claim === undefined || claim.state === "held" || !claim.waits) continue;
       // a lease in a message this late may have lapsed: the reply to the next request shows its state
-      const isAskedAgain = claim.state === "asked" && this.claims.line.has(claim);
+      const isAskedAgain = claim.state === "asked" && this.line.has(claim);
       if (now < claim.deadline && !isAskedAgain) this.#letIn(claim);
     }
   }
 
   // -- outcomes --
 
+  override giveBack(id: string): Promise<void> {
+    return this.#link.giveBack(id);
+  }
+
+  protected override freed(released: Promise<void>): void {
+    this.grantShare();
+    void this.#fair?.freed(released);
+  }
+
+  protected override waitEnded(claim: Claim, isGranted: boolean): void {
+    this.#fair?.waitEnded(claim, isGranted);
+  }
+
   /** Handles a lease granted by the store; gives it back if the share of this process is used up. */
   #letIn(claim: Claim): void {
     const { share } = this.#strategy;
-    if (share === 0 || this.claims.active < share) {
-      this.claims.grant(claim);
+    if (share === 0 || this.active < share) {
+      this.grant(claim);
     } else {
-      void this.#link.giveBack(claim.id);
+      void this.giveBack(claim.id);
       if (claim.state === "asked") this.#admit(claim);
     }
   }
@@ -237,20 +248,20 @@ export class LeaseQueue implements LeaseHost {
   /** Grants a claim a lease without the store, lets it wait in this process, or refuses it. */
   #admit(claim: Claim): void {
     this.grantShare();
-    if (this.claims.active < this.#strategy.share) {
+    if (this.active < this.#strategy.share) {
       this.#grantHere(claim);
-    } else if (this.claims.mayWait(claim)) {
-      this.claims.wait(claim);
+    } else if (this.mayWait(claim)) {
+      this.wait(claim);
       this.wakeIn(SHARE_HOLDS_MS);
     } else {
-      this.claims.refuse(claim);
+      this.refuse(claim);
     }
   }
 
   /** Grants leases to waiting callers, as long as this process has not used up its share. */
   grantShare(): void {
-    const { line } = this.claims;
-    while (line.head !== undefined && this.claims.active < this.#strategy.share) {
+    const { line } = this;
+    while (line.head !== undefined && this.active < this.#strategy.share) {
       this.#grantHere(line.head);
     }
     if (line.size > 0 && this.#strategy.decidesHere) this.wakeIn(SHARE_HOLDS_MS);
@@ -259,7 +270,7 @@ export class LeaseQueue implements LeaseHost {
   /** Grants a lease that the store does not know: it is registered there now, or when the store is back. */
   #grantHere(claim: Claim): void {
     if (this.isAway) this.stats.granted(1);
-    this.claims.grant(claim);
+    this.grant(claim);
     claim.verb = "adopt";
     claim.deadline = performance.now() + this.#options.leaseMs;
     this.#renew(claim);
@@ -274,22 +285,22 @@ export class LeaseQueue implements LeaseHost {
   wake(): void {
     this.#timer?.cancel();
     this.#wakesAt = Infinity;
-    const { claims } = this;
     const { decidesHere, losesLeases } = this.#strategy;
     const now = performance.now();
     let firstDeadline = Infinity;
-    for (const claim of claims) {
-      if (claim.state === "asked" || (claim.state === "waiting" && decidesHere)) continue;
+    for (const claim of this) {
+      if (claim.state === "asked" || claim.state === "queued") continue;
+      if (claim.state === "waiting" && decidesHere) continue;
       const isDue = now >= claim.deadline;
       if (!isDue) firstDeadline = Math.min(firstDeadline, claim.deadline);
       if (claim.state === "waiting" && isDue) this.#ask(claim);
-      else if (isDue && losesLeases) this.claims.lose(claim);
+      else if (isDue && losesLeases) this.lose(claim);
       else this.#renew(claim);
     }
     this.#link.retry(now);
     if (decidesHere) this.grantShare();
-    else if (claims.waiting > 0) this.#listener.listen();
-    if (claims.size > 0) this.wakeIn(Math.min(this.#options.leaseMs / 3, firstDeadline - now));
+    else if (this.line.size > 0) this.#listener.listen();
+    if (!this.isEmpty) this.wakeIn(Math.min(this.#options.leaseMs / 3, firstDeadline - now));
   }
 
   wakeIn(ms: number): void {
@@ -318,15 +329,15 @@ export class LeaseQueue implements LeaseHost {
   }
 
   replied(reply: LeaseReply): void {
-    this.claims.limit = reply.limit;
-    this.free = Math.max(0, reply.limit - reply.active);
-    if (this.claims.waiting > 0) this.#wakeAtLapse(reply);
+    this.limit = reply.limit;
+    this.#fair?.replied(reply);
+    if (this.line.size > 0) this.#wakeAtLapse(reply);
   }
 
   answeredLate(id: string, { standing, sentAt }: LeaseAnswer): void {
     const claim = this.claims.get(id);
     if (claim === undefined) {
-      void this.#link.giveBack(id);
+      void this.giveBack(id);
       return;
     }
     this.#extend(claim, sentAt);
@@ -336,14 +347,9 @@ export class LeaseQueue implements LeaseHost {
 
   /** Ends the decisions in this process: the callers that wait ask the store, in order. */
   resume(): void {
-    const waiting = [...this.claims.line];
+    const waiting = [...this.line];
     for (const claim of waiting) claim.state = "asked";
     this.wake();
     for (const claim of waiting) this.#ask(claim);
-  }
-
-  /** Releases the tickets of callers that wait in this process. */
-  releaseTickets(): void {
-    for (const { isKnown, id } of this.claims.line) if (isKnown) void this.#link.giveBack(id);
   }
 }

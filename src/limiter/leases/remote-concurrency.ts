@@ -18,8 +18,6 @@
 import { checkNumber, wholeAtLeastOne } from "../../ground/check.ts";
 import { asyncDispose } from "../../ground/dispose.ts";
 import type { LeaseStore } from "../../stores/lease-store.ts";
-import type { FairCall } from "../fair/fair-call.ts";
-import { FairLeaseQueue } from "../fair/fair-lease-queue.ts";
 import { orderOf } from "../fair/fair-order.ts";
 import type { TryOptions, WaitOptions } from "../limiter-api.ts";
 import { asMember, type PlacesMember } from "../member.ts";
@@ -29,14 +27,12 @@ import { FIFO, type Order } from "../order.ts";
 import { RemotePlaceMember } from "../place-member.ts";
 import type { RemoteStats, StoreState } from "../remote/outage-stats.ts";
 import { LeaseQueue, type RemoteConcurrencyOptions } from "./lease-queue.ts";
-import type { Claim, ConcurrencyStatus, RemoteLease } from "./remote-lease.ts";
+import type { Claim, ConcurrencyStatus, RemoteLease, WantedLease } from "./remote-lease.ts";
 
 /** `RedisConcurrencyLimiter`, on any store: its interface says what each member does. */
 export class RemoteConcurrency implements Counted, AsyncDisposable {
   readonly #order: Order;
-  readonly #leases: LeaseQueue;
-  /** The same, or the fair one in front of it. */
-  readonly #queue: LeaseQueue | FairLeaseQueue;
+  readonly #queue: LeaseQueue;
 
   /** @param fair the option `fair` */
   constructor(
@@ -46,19 +42,16 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
     options: RemoteConcurrencyOptions,
     fair?: boolean | FairOptions,
   ) {
-    const leases = new LeaseQueue(store, key, declared, options);
-    const order = orderOf(fair);
-    this.#order = order;
-    this.#leases = leases;
-    this.#queue = order === FIFO ? leases : new FairLeaseQueue(leases, order, options);
+    this.#order = orderOf(fair);
+    this.#queue = new LeaseQueue(store, key, declared, options, this.#order);
   }
 
   get limit(): number {
-    return this.#leases.claims.limit;
+    return this.#queue.limit;
   }
 
   get active(): number {
-    return this.#leases.claims.active;
+    return this.#queue.active;
   }
 
   get waiting(): number {
@@ -66,28 +59,31 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   }
 
   get state(): StoreState {
-    return this.#leases.state;
+    return this.#queue.state;
   }
 
   get stats(): RemoteStats {
-    return this.#leases.stats.stats;
+    return this.#queue.stats.stats;
   }
 
   acquire(options?: WaitOptions): Promise<RemoteLease> {
     return new Promise((resolve) => {
       const signal = checkWaitOptions(options);
-      const turn = this.#order.turnOf<FairCall>(options, 1);
+      const turn = this.#order.turnOf<Claim>(options, 1);
       signal?.throwIfAborted();
-      this.#queue.claim(true, Infinity, signal, resolve as Claim["resolve"], turn);
+      const settle = resolve as WantedLease["resolve"];
+      const wanted = { insists: true, longestMs: Infinity, waitSignal: signal, turn };
+      this.#queue.claim({ ...wanted, resolve: settle });
     });
   }
 
   tryAcquire(wait: number | TryOptions = 0): Promise<RemoteLease | undefined> {
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
-      const turn = this.#order.turnOf<FairCall>(shareIn(wait), 1);
+      const turn = this.#order.turnOf<Claim>(shareIn(wait), 1);
       signal?.throwIfAborted();
-      this.#queue.claim(false, micros / 1000, signal, resolve, turn);
+      const wanted = { insists: false, longestMs: micros / 1000, waitSignal: signal, turn };
+      this.#queue.claim({ ...wanted, resolve });
     });
   }
 

@@ -1,5 +1,6 @@
 import type { Timer } from "../../ground/clock.ts";
 import { asyncDispose } from "../../ground/dispose.ts";
+import type { Turn } from "../fair/turn.ts";
 
 /** A lease: the right to run as one of at most `limit` holders in all processes. */
 export interface RemoteLease extends AsyncDisposable {
@@ -30,20 +31,31 @@ export interface ConcurrencyStatus {
   readonly waiting: number;
 }
 
-type Outcome = RemoteLease | undefined | Promise<never>;
+/** What a caller asks for. */
+export interface WantedLease extends Pick<Claim, "insists" | "waitSignal" | "turn" | "resolve"> {
+  /** The longest wait, ms. */
+  readonly longestMs: number;
+}
 
 /** A claim of a caller at the store: a request, then a ticket or a lease. Callers get it as their lease. */
 export class Claim implements RemoteLease {
   readonly id: string;
   /** Whether a rejection is an error (`acquire`) or `undefined` (`tryAcquire`). */
-  readonly #insists: boolean;
-  readonly #asked = performance.now();
-  /** Whether it may wait for a lease; no longer, if its longest wait ends during its first request. */
-  waits: boolean;
+  readonly insists: boolean;
   /** The caller's signal, which ends the wait. */
   readonly waitSignal: AbortSignal | undefined;
-  /** `asked`: a request for a lease is under way. `waiting`: it has a ticket, or the store is away. */
-  state: "asked" | "waiting" | "held" | "gone" = "asked";
+  /** Its place in the order of the shares, on a fair limiter. */
+  readonly turn: Turn<Claim> | undefined;
+  readonly resolve: (outcome: RemoteLease | undefined | Promise<never>) => void;
+  readonly #asked = performance.now();
+  /**
+   * `queued`: not requested yet, on a fair limiter. `asked`: a request for a lease is under way. `waiting`: it
+   * has a ticket, or the store is away.
+   */
+  state: "queued" | "asked" | "waiting" | "held" | "gone" = "asked";
+  /** Whether it may wait for a lease; no longer, if its longest wait ends during its first request. */
+  waits: boolean;
+  hasWaited = false;
   /** Whether the store may have a lease or ticket of it. */
   isKnown = false;
   /** The verb that renews it; `adopt` after an outage: the store may not have it, and then creates it. */
@@ -52,56 +64,25 @@ export class Claim implements RemoteLease {
   deadline = 0;
   /** Ends its longest wait. */
   timer: Timer | undefined;
-  readonly resolve: (outcome: Outcome) => void;
   readonly #giveBack: (claim: Claim) => Promise<void>;
   #released: Promise<void> | undefined;
   /** Created on the first access to `signal`: most callers never use it. */
   #controller: AbortController | undefined;
   #lost: Error | undefined;
 
-  constructor(
-    id: string,
-    insists: boolean,
-    waits: boolean,
-    waitSignal: AbortSignal | undefined,
-    resolve: (outcome: Outcome) => void,
-    giveBack: (claim: Claim) => Promise<void>,
-  ) {
+  constructor(id: string, wanted: WantedLease, giveBack: (claim: Claim) => Promise<void>) {
     this.id = id;
-    this.#insists = insists;
-    this.waits = waits;
-    this.waitSignal = waitSignal;
-    this.resolve = resolve;
+    this.insists = wanted.insists;
+    this.waitSignal = wanted.waitSignal;
+    this.turn = wanted.turn;
+    this.resolve = wanted.resolve;
+    this.waits = wanted.longestMs > 0;
     this.#giveBack = giveBack;
-  }
-
-  grant(): void {
-    this.state = "held";
-    this.resolve(this);
   }
 
   /** How long it has waited, microseconds. */
   get waited(): number {
     return (performance.now() - this.#asked) * 1000;
-  }
-
-  /** The reason with which a rejection is counted. */
-  get refusal(): "queue-full" | "too-long" {
-    return this.#insists ? "queue-full" : "too-long";
-  }
-
-  /** Ends the claim without a lease: none is free, and it may not wait. */
-  refuse(full: () => Error): void {
-    this.resolve(this.#insists ? Promise.reject(full()) : undefined);
-  }
-
-  /** Ends the claim without a lease: its longest wait is over. */
-  expire(): void {
-    this.resolve(undefined);
-  }
-
-  reject(reason: unknown): void {
-    this.resolve(Promise.reject(reason));
   }
 
   lose(error: Error): void {

@@ -15,8 +15,7 @@ import type { LeaseAnswer, LeaseCall } from "./lease-link.ts";
 export const SHARE_HOLDS_MS = 1000;
 
 /** The part of the queue that its strategy uses. */
-export interface LeaseHost {
-  readonly claims: Claims;
+export interface LeaseHost extends Claims {
   readonly isAway: boolean;
   /** Grants leases to waiting callers, as long as this process has not used up its share. */
   grantShare(): void;
@@ -24,8 +23,6 @@ export interface LeaseHost {
   wake(): void;
   /** The callers that wait in this process ask the store, in order. */
   resume(): void;
-  /** Releases the tickets of callers that wait in this process. */
-  releaseTickets(): void;
   /** Called for each answer that arrives in time. */
   replied(reply: LeaseReply): void;
   /** Called when the store has a lease or ticket of a claim after its request has failed here. */
@@ -56,7 +53,7 @@ export class LeaseStrategy extends Strategy<LeaseCall, LeaseAnswer> {
   close(): void {}
 
   override get isIdle(): boolean {
-    return this.host.claims.size === 0;
+    return this.host.isEmpty;
   }
 
   override answered(_call: LeaseCall, { reply }: LeaseAnswer): void {
@@ -80,7 +77,7 @@ class WaitWhenUnavailable extends LeaseStrategy {
   override readonly awayOnError = true;
 
   override get isAwaited(): boolean {
-    return this.holdsRequests || this.host.claims.size > this.host.claims.active;
+    return this.holdsRequests || this.host.isWanted;
   }
 
   override get isIdle(): boolean {
@@ -108,7 +105,7 @@ class AllowWhenUnavailable extends LeaseStrategy {
   }
 
   override lost(): void {
-    for (const claim of this.host.claims) if (claim.state === "held") claim.verb = "adopt";
+    for (const claim of this.host) if (claim.state === "held") claim.verb = "adopt";
     this.host.grantShare();
   }
 }
@@ -135,7 +132,7 @@ class LocalWhenUnavailable extends AllowWhenUnavailable {
     const now = performance.now();
     if (now >= this.#countedUntil) {
       this.#countedUntil = now + SHARE_HOLDS_MS;
-      this.#share = Math.max(1, Math.floor(this.host.claims.limit / this.#instances()));
+      this.#share = Math.max(1, Math.floor(this.host.limit / this.#instances()));
     }
     return this.#share;
   }
@@ -167,7 +164,7 @@ class LocalWhenUnavailable extends AllowWhenUnavailable {
     }, LONGEST_PAUSE_MS);
     this.#settling.unref?.();
     this.host.wake();
-    this.host.releaseTickets();
+    for (const { isKnown, id } of this.host.line) if (isKnown) void this.host.giveBack(id);
   }
 }
 

@@ -115,25 +115,15 @@ export class RemoteQueue implements WaiterHost, HereHost {
 
   async decide(permits: Permits, options?: ShareOptions): Promise<Decision> {
     const amount = this.#amount(permits, options);
-    const decided = await this.#decide(amount);
-    if (!decided.allowed) this.parts.meter.refused(amount, "too-long", () => decided);
-    return decided;
-  }
-
-  /** Takes permits that can be used now, as `decide` does, but neither counts nor publishes a refusal. */
-  async takeQuietly(amount: Amount): Promise<boolean> {
-    const { allowed } = await this.#decide(amount);
-    return allowed;
-  }
-
-  async #decide(amount: Amount): Promise<Decision> {
-    const decided = await this.#ask("decide", amount);
-    if (decided.allowed) this.parts.meter.granted(amount, 0);
+    const decided = await this.ask("decide", amount);
+    const { meter } = this.parts;
+    if (decided.allowed) meter.granted(amount, 0);
+    else meter.refused(amount, "too-long", () => decided);
     return decided;
   }
 
   async peek(permits: Permits, options?: ShareOptions): Promise<Decision> {
-    return this.#ask("peek", this.#amount(permits, options));
+    return this.ask("peek", this.#amount(permits, options));
   }
 
   #amount(permits: Permits, options: ShareOptions | undefined): Amount {
@@ -159,7 +149,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
   }
 
   /** Prefetched permits decide where possible; quotas always come from the store. */
-  #ask(verb: "decide" | "peek", amount: Amount): Promise<Decision> {
+  ask(verb: "decide" | "peek", amount: Amount): Promise<Decision> {
     this.checkOpen();
     const { policyState, inForce } = this.parts;
     const buffered = this.prefetcher?.look(amount, verb === "decide");

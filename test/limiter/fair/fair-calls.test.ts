@@ -1,5 +1,6 @@
 import { getEventListeners } from "node:events";
 import * as assert from "uvu/assert";
+import { diagnostics, type WaitMessage } from "../../../src/ground/diagnostics.ts";
 import {
   fixedWindow,
   leakyBucket,
@@ -120,7 +121,7 @@ order("a cancelled caller leaves no gap, in the line or with the store", async (
   many("b", 3);
   await clock.advance(0);
   assert.is(limiter.stats.waiting, 9);
-  assert.is(getEventListeners(signal, "abort").length, 2, "one of the line, one of the window");
+  assert.is(getEventListeners(signal, "abort").length, 1, "one for all callers");
   controller.abort(new Error("enough"));
   await clock.advance(300);
   assert.ok(gone.every(({ error }) => String(error) === "Error: enough"));
@@ -140,6 +141,17 @@ order("the wait covers the time in this process", async () => {
     calls.map(({ value }) => value),
     [100, 200, 300, 400, 500],
   );
+});
+
+order("diagnostics count a wait from the call", async () => {
+  const waits: number[] = [];
+  const seen = (message: unknown) => void waits.push((message as WaitMessage).waitMs);
+  diagnostics.wait.subscribe(seen);
+  const { clock, many } = await busy();
+  many("a", 4);
+  await clock.advance(1000);
+  diagnostics.wait.unsubscribe(seen);
+  assert.equal(waits, [100, 200, 300, 400]);
 });
 
 order("large and small requests: each counts as much as it takes", async () => {

@@ -2,6 +2,7 @@
 import FakeTimers from "@sinonjs/fake-timers";
 import fc from "fast-check";
 import * as assert from "uvu/assert";
+import { diagnostics, type WaitMessage } from "../../../src/ground/diagnostics.ts";
 import { LimiterClosedError, QueueFullError } from "../../../src/ground/errors.ts";
 import { allOf, RateLimiter } from "../../../src/index.ts";
 import { RemoteConcurrency } from "../../../src/limiter/leases/remote-concurrency.ts";
@@ -197,6 +198,39 @@ test("maxWaiting: callers beyond it are refused, without a request once it is kn
   assert.is(await limiter.tryAcquire({ timeoutMs: 50 }), undefined);
   assert.equal(store.batches, []);
   assert.equal([limiter.stats.refused, limiter.stats.waiting], [4, 3]);
+});
+
+test("maxWaiting: once a reply shows that all are held, the latest callers beyond it are refused", async () => {
+  const { limiter, store, order, ask, drain } = open(5, { maxWaiting: 3 });
+  for (const share of ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]) ask(share);
+  await settled();
+  assert.equal(order, ["a", "b", "c", "d", "e", "j: QUEUE_FULL", "i: QUEUE_FULL"]);
+  assert.equal([limiter.waiting, store.tickets.size, store.batches.length], [3, 1, 2]);
+  await drain();
+  assert.is(order.slice(7).join(""), "fgh");
+});
+
+test("maxWaiting: a caller that leaves before its reply does not cause the refusal of others", async () => {
+  const { limiter, store, order, ask } = open(1, { maxWaiting: 0 });
+  const controller = new AbortController();
+  const left = failure(() => limiter.acquire({ signal: controller.signal }));
+  ask("a");
+  controller.abort("enough");
+  await settled();
+  assert.equal([await left, store.leases.size], ["enough", 1]);
+  assert.equal(order, ["a"]);
+});
+
+test("waits count from the call", async () => {
+  const waits: number[] = [];
+  const seen = (message: unknown) => void waits.push((message as WaitMessage).waitMs);
+  diagnostics.wait.subscribe(seen);
+  const { ask, drain } = await full(1);
+  for (const share of ["a", "a", "b"]) ask(share);
+  await clock.tickAsync(40);
+  await drain();
+  diagnostics.wait.unsubscribe(seen);
+  assert.equal(waits, [40, 40, 40]);
 });
 
 test("maxWaiting 0: no caller waits, and free places are granted", async () => {

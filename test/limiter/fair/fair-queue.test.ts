@@ -219,6 +219,17 @@ pipe("calls for other amounts wait for the window", async () => {
   await end(world);
 });
 
+pipe("the time in the line is a wait, a round trip is not", async () => {
+  const world = processes(1, fixedWindow({ limit: 30, windowMs: 60_000 }));
+  const { clock, store, limiters } = world;
+  const [limiter] = limiters as [StoreLimiter];
+  store.delayMs = 10;
+  const waits = Promise.all([1, 1, 2, 3].map((permits) => limiter.acquire(permits)));
+  await clock.advance(200);
+  assert.equal(await waits, [0, 0, 10, 10]);
+  await end(world);
+});
+
 pipe("an outage while calls are tried beside the window loses none of them", async () => {
   const policy = fixedWindow({ limit: 30, windowMs: 60_000 });
   const world = processes(1, policy);
