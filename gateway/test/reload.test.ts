@@ -293,6 +293,7 @@ test("rules that were read already are accepted, other values are rejected", asy
     [{ rules: [], actors: { a: "b" } }, /actors\.a must be a function, got "b"/],
     [{ rules: [], actors: null }, /actors must be an object, got null/],
     [{ rules: [], actors: "tenant" }, /actors must be an object, got "tenant"/],
+    [{ rules: [], actors: Promise.resolve({}) }, /actors must be an object, got/],
     [{ rules: [], algorithms: "x" }, /algorithms must be an object, got "x"/],
     [{ rules: [], algorithms: { x: {} } }, /algorithms\.x must have policy\(numbers\), got an obj/],
     [{ rules: [], redis: "redis://localhost" }, /redis must be a client of ioredis/],

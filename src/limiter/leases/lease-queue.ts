@@ -141,8 +141,6 @@ export class LeaseQueue extends Claims implements LeaseHost {
     if (this.#closed) throw new LimiterClosedError(this.#options.name);
   }
 
-  // -- requests --
-
   /** Requests a lease from the store, or again: a claim that has a lease or ticket there keeps it. */
   #ask(claim: Claim): void {
     const { leaseMs } = this.#options;
@@ -219,8 +217,6 @@ export class LeaseQueue extends Claims implements LeaseHost {
     }
   }
 
-  // -- outcomes --
-
   override giveBack(id: string): Promise<void> {
     return this.#link.giveBack(id);
   }
@@ -276,8 +272,6 @@ export class LeaseQueue extends Claims implements LeaseHost {
     this.#renew(claim);
   }
 
-  // -- time --
-
   /**
    * Renews all claims, then retries releases: a release lets the store grant a lease to another caller.
    * The timer does not keep the process alive.
@@ -321,8 +315,6 @@ export class LeaseQueue extends Claims implements LeaseHost {
   #retrySoon(): void {
     if (!this.isAway) this.wakeIn(Math.min(LONGEST_RETRY_MS, this.#options.leaseMs / 10));
   }
-
-  // -- for the strategy --
 
   get isAway(): boolean {
     return this.#link.isAway;
