@@ -31,12 +31,14 @@
  * After `8 n` such rounds a caller keeps its place. It never keeps a permit for a place: permits that were
  * saved up would all be used when places become free.
  */
+import { chain, type Maybe } from "../ground/maybe.ts";
 import type { Permits } from "../ground/permits.ts";
 import { reserveBehind } from "./backlog.ts";
 import type { Decision, Limiter, ShareOptions } from "./limiter-api.ts";
 import {
   type BoundLimiter,
   boundTo,
+  type HeldPlace,
   isSharedLimiter,
   type Look,
   type Member,
@@ -137,43 +139,50 @@ export async function acquireAll(
 ): Promise<TakenAll | undefined> {
   const kept: Taken[] = [];
   let rest = entries;
+  let asked = entries;
   let chances = entries.length * (entries.some(isPlaces) ? ROUNDS_WITH_PLACES : ROUNDS);
   let waitedMs = 0;
   const undo = () => undoAll(kept.map((taken) => ({ taken })));
   /** Takes from these members. @returns the answers if one refuses */
-  const refusalOf = async (members: readonly AnyEntry[]) => {
+  const refusalOf = (members: readonly AnyEntry[]): Maybe<readonly Look[] | undefined> => {
     const terms = timeoutMs < Infinity ? { signal, timeoutMs: timeoutMs - waitedMs } : { signal };
-    const answer = takeTogether(partsOf(members, permits, 0), terms);
-    // an extra `await` would change the order of callers
-    const { passes, looks } = answer instanceof Promise ? await answer : answer;
-    if (!passes) return looks as readonly Look[];
-    kept.push(...takenOf(looks));
-    signal?.throwIfAborted();
-    return undefined;
+    // at once where possible: a caller that only looks must not hold a place in the meantime
+    return chain(takeTogether(partsOf(members, permits, 0), terms), ({ passes, looks }) => {
+      if (!passes) return looks as readonly Look[];
+      kept.push(...takenOf(looks));
+      signal?.throwIfAborted();
+      return undefined;
+    });
+  };
+  /** Asks the others when this member lets the caller go; if one refuses, gives back what was taken. */
+  const tryRest = (entry: AnyEntry): Maybe<readonly Look[] | undefined> => {
+    const others = rest.filter((other) => other !== entry);
+    return chain(refusalOf(others), (looks) => {
+      if (looks === undefined) return undefined;
+      asked = others;
+      if (chances <= 0 && (isPlaces(entry) || !others.some(isPlaces))) {
+        rest = others;
+        return looks;
+      }
+      chances -= 1;
+      return chain(kept.pop()?.undo(), () => looks);
+    });
   };
   try {
-    let asked = rest;
     let looks = await refusalOf(asked);
     while (looks !== undefined) {
       const binding = bindingOf(looks.map(({ decision }) => decision));
       const entry = asked[binding] as AnyEntry;
       const leftMs = timeoutMs - waitedMs;
-      const waited = await waitFor(entry, permits, looks[binding] as Look, signal, leftMs, kept);
-      if (waited === undefined) {
+      const look = looks[binding] as Look;
+      const ask = () => tryRest(entry);
+      const got = await waitFor(entry, permits, look, signal, leftMs, kept, ask);
+      if (got === undefined) {
         await undo();
         return undefined;
       }
-      waitedMs += waited;
-      const others = rest.filter((other) => other !== entry);
-      looks = await refusalOf(others);
-      asked = others;
-      if (looks === undefined) break;
-      if (chances > 0 || (!isPlaces(entry) && others.some(isPlaces))) {
-        chances -= 1;
-        await kept.pop()?.undo();
-      } else {
-        rest = others;
-      }
+      waitedMs += got.waitedMs;
+      looks = got.looks;
     }
     return { taken: kept, waitedMs };
   } catch (error) {
@@ -186,11 +195,16 @@ function isPlaces(entry: AnyEntry): entry is PlaceEntry {
   return !("limiter" in entry);
 }
 
-/**
- * Waits in the queue of one member, and adds what was taken to `kept`.
- *
- * @returns how long it waited, ms; undefined: it would be too long
- */
+/** How long a caller waited in a queue, ms, and the answers of the other members if one refuses. */
+interface Waited {
+  readonly waitedMs: number;
+  readonly looks: readonly Look[] | undefined;
+}
+
+/** Asks the other members, when what was taken can be used. */
+type AskOthers = () => Maybe<Waited["looks"]>;
+
+/** Waits in the queue of one member, and adds what was taken to `kept`. @returns undefined: it would be too long */
 async function waitFor(
   entry: AnyEntry,
   permits: Permits,
@@ -198,8 +212,9 @@ async function waitFor(
   signal: AbortSignal | undefined,
   leftMs: number,
   kept: Taken[],
-): Promise<number | undefined> {
-  if (isPlaces(entry)) return waitForPlace(entry, signal, leftMs, kept);
+  ask: AskOthers,
+): Promise<Waited | undefined> {
+  if (isPlaces(entry)) return waitForPlace(entry, signal, leftMs, kept, ask);
   const { limiter, member } = entry;
   if (look.decision.waitMs > leftMs) {
     member.refused(permits, look);
@@ -210,7 +225,9 @@ async function waitFor(
   const reserved = isOvertaken ? limiter[reserveBehind](permits) : limiter.reserve(permits);
   const reservation = reserved instanceof Promise ? await reserved : reserved;
   kept.push({ reservation, undo: () => reservation.undo() });
-  return reservation.waitMs > leftMs ? undefined : reservation.ready({ signal });
+  if (reservation.waitMs > leftMs) return undefined;
+  const waitedMs = await reservation.ready({ signal });
+  return { waitedMs, looks: await ask() };
 }
 
 async function waitForPlace(
@@ -218,16 +235,24 @@ async function waitForPlace(
   signal: AbortSignal | undefined,
   leftMs: number,
   kept: Taken[],
-): Promise<number | undefined> {
+  ask: AskOthers,
+): Promise<Waited | undefined> {
   const before = queue.now();
   const options = { signal, ...share };
-  const place =
+  const held = (place: HeldPlace): { readonly looks: Maybe<Waited["looks"]> } => {
+    kept.push({ place, undo: () => place.release() });
+    try {
+      return { looks: ask() };
+    } catch (error) {
+      return { looks: Promise.reject(error) };
+    }
+  };
+  const got =
     leftMs === Infinity
-      ? await queue.acquire(options)
-      : await queue.tryAcquire({ timeoutMs: leftMs, ...options });
-  if (place === undefined) return undefined;
-  kept.push({ place, undo: () => place.release() });
-  return Math.max(0, queue.now() - before);
+      ? await queue.acquire(options, held)
+      : await queue.tryAcquire({ timeoutMs: leftMs, ...options }, held);
+  if (got === undefined) return undefined;
+  return { waitedMs: Math.max(0, queue.now() - before), looks: await got.looks };
 }
 
 /**

@@ -83,6 +83,7 @@ export class ConcurrencyLimiter implements Counted {
   );
   #limit: number;
   #active = 0;
+  #isGranting = false;
 
   /**
    * Creates a limit on how many calls run at once in this process.
@@ -144,14 +145,23 @@ export class ConcurrencyLimiter implements Counted {
    * await work();
    */
   acquire(options?: WaitOptions): Promise<Lease> {
-    return new Promise((resolve) => {
+    return this.#acquire(options, undefined);
+  }
+
+  /** @param held called with the lease at the instant of the grant; its result is the call's */
+  #acquire<T = Lease>(
+    options: WaitOptions | undefined,
+    held: ((lease: Lease) => T) | undefined,
+  ): Promise<T> {
+    return new Promise((granted) => {
+      const resolve = resolverOf(granted, held);
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
       const turn = this.#order.turnOf<LeaseWaiter>(options, 1);
       if (this.#isFree()) {
         resolve(this.#leaseAtOnce());
       } else if (this.#hasRoom() || this.#makesRoom()) {
-        this.#wait(signal, resolve as LeaseWaiter["resolve"], turn);
+        this.#wait(signal, resolve, turn);
       } else {
         this.#refused("queue-full");
         throw this.#fullError(false);
@@ -176,7 +186,15 @@ export class ConcurrencyLimiter implements Counted {
   tryAcquire(wait: number | TryOptions): Promise<Lease | undefined>;
   tryAcquire(wait?: number | TryOptions): Lease | undefined | Promise<Lease | undefined> {
     if (wait === undefined) return this.#isFree() ? this.#leaseAtOnce() : this.#refused();
-    return new Promise((resolve) => {
+    return this.#tryWithin(wait, undefined);
+  }
+
+  #tryWithin<T = Lease>(
+    wait: number | TryOptions,
+    held: ((lease: Lease) => T) | undefined,
+  ): Promise<T | undefined> {
+    return new Promise((granted) => {
+      const resolve = resolverOf(granted, held);
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
       const turn = this.#order.turnOf<LeaseWaiter>(shareIn(wait), 1);
@@ -236,8 +254,8 @@ export class ConcurrencyLimiter implements Counted {
       take: () => (this.#isFree() ? this.#leaseAtOnce() : undefined),
       refused: () => this.#refused(),
       queue: {
-        acquire: (options) => this.acquire(options),
-        tryAcquire: (wait) => this.tryAcquire(wait),
+        acquire: (options, held) => this.#acquire(options, held),
+        tryAcquire: (wait, held) => this.#tryWithin(wait, held),
         isFair: this.#order !== FIFO,
         now: () => this.#options.clock.now(),
       },
@@ -319,13 +337,16 @@ export class ConcurrencyLimiter implements Counted {
   }
 
   #grant(): void {
-    while (this.#isFree()) {
-      const waiter = this.#line.shift(this.#now());
-      if (waiter === undefined) return;
-      this.#leave(waiter);
-      this.#meter.released(1, this.#waited(waiter));
-      waiter.resolve(this.#lease());
+    // a waiter may give its place back at once: the loop that is under way grants it to the next
+    if (this.#isGranting) return;
+    this.#isGranting = true;
+    for (let head = this.#line.head; head !== undefined && this.#isFree(); head = this.#line.head) {
+      this.#line.shift(this.#now());
+      this.#leave(head);
+      this.#meter.released(1, this.#waited(head));
+      head.resolve(this.#lease());
     }
+    this.#isGranting = false;
   }
 
   #leaseAtOnce(): Lease {
@@ -340,4 +361,14 @@ export class ConcurrencyLimiter implements Counted {
       this.#grant();
     });
   }
+}
+
+/** Returns the function for the outcome of a call, of which only a lease is passed to `held`. */
+function resolverOf<T>(
+  resolve: (outcome: never) => void,
+  held: ((lease: Lease) => T) | undefined,
+): LeaseWaiter["resolve"] {
+  const settle = resolve as (outcome: unknown) => void;
+  if (held === undefined) return settle;
+  return (outcome) => settle(outcome instanceof LocalLease ? held(outcome) : outcome);
 }

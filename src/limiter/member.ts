@@ -107,9 +107,14 @@ export interface PlacesMember extends Member {
 
 /** How a caller waits for a place of a concurrency limiter. */
 export interface PlaceQueue {
-  acquire(options: WaitOptions): Promise<HeldPlace>;
-  /** Resolves to undefined when the time is over, or if no more callers may wait. */
-  tryAcquire(wait: TryOptions): Promise<HeldPlace | undefined>;
+  /**
+   * Waits for a place, then calls `held` and resolves to its result. In this process `held` is called at the
+   * instant of the grant, before any other caller can look, so a place that it gives back at once was never
+   * seen as taken. It does not throw.
+   */
+  acquire<T>(options: WaitOptions, held: (place: HeldPlace) => T): Promise<T>;
+  /** The same; resolves to undefined when the time is over, or if no more callers may wait. */
+  tryAcquire<T>(wait: TryOptions, held: (place: HeldPlace) => T): Promise<T | undefined>;
   /** Whether it takes the options that name the share of a call. */
   readonly isFair: boolean;
   /** The time by which `tryAcquire` measures, ms. */

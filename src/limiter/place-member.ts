@@ -1,5 +1,5 @@
 /** Concurrency limiters in a combination: each grants a place. */
-import type { Decision, TryOptions } from "./limiter-api.ts";
+import type { Decision, TryOptions, WaitOptions } from "./limiter-api.ts";
 import {
   type HeldPlace,
   type Look,
@@ -81,16 +81,20 @@ export class RemotePlaceMember implements PlacesMember {
   readonly queue: PlaceQueue;
 
   constructor(
-    limiter: Omit<PlaceQueue, "now" | "isFair"> & {
+    limiter: {
       peek(): Promise<PlacesStatus>;
+      acquire(options: WaitOptions): Promise<HeldPlace>;
       tryAcquire(wait: TryOptions): Promise<HeldPlace | undefined>;
     },
     isFair: boolean,
   ) {
     const look = async () => lookOf(await limiter.peek());
     this.queue = {
-      acquire: (options) => limiter.acquire(options),
-      tryAcquire: (wait) => limiter.tryAcquire(wait),
+      acquire: async (options, held) => held(await limiter.acquire(options)),
+      async tryAcquire(wait, held) {
+        const place = await limiter.tryAcquire(wait);
+        return place && held(place);
+      },
       isFair,
       now: () => performance.now(),
     };

@@ -270,7 +270,7 @@ places("a caller that loses out again and again keeps its place", async () => {
   assert.is(running.active, 0);
 });
 
-places("no more jobs run than there are places, whatever the jobs, rates and places", async () => {
+places("no caller holds a place while it waits, whatever the jobs, rates and places", async () => {
   const jobs = fc.array(fc.constantFrom(0, 1, 20, 90, 110, 300), { minLength: 1, maxLength: 40 });
   const world = fc.record({
     jobs,
@@ -307,6 +307,7 @@ places("no more jobs run than there are places, whatever the jobs, rates and pla
       for (let i = 0; i < 4000 && starts.length < jobs.length; i++) {
         await clock.advance(5);
         check();
+        assert.is(running.active, active, "no waiting caller holds a place");
       }
       await clock.advance(400);
       await Promise.all(done);
@@ -322,7 +323,7 @@ places("no more jobs run than there are places, whatever the jobs, rates and pla
   );
 });
 
-places("callers that only swap place and permit at one instant end it", async () => {
+places("a caller that looks does not take the place from one that has its permit", async () => {
   const clock = new FakeClock();
   const running = ConcurrencyLimiter.create(2, { clock });
   const pace = RateLimiter.create(10, { clock, burstSeconds: 0 });
@@ -339,7 +340,20 @@ places("callers that only swap place and permit at one instant end it", async ()
   await clock.advance(2000);
   await Promise.all(done);
   assert.equal(starts, [0, 100, 200, 300, 400, 500, 600, 700, 800]);
-  assert.is(running.active, 0);
+});
+
+places("a place that ten thousand callers cannot use passes through all of them", async () => {
+  const { clock, running, pace, limiter } = world();
+  const leases = [running.tryAcquire(), running.tryAcquire()];
+  const waits = Array.from({ length: 10_000 }, () => watch(clock, limiter.acquire()));
+  await clock.advance(10);
+  pace.tryAcquire(3);
+  leases[0]?.release();
+  await clock.advance(10);
+  assert.is(running.active, 1);
+  leases[1]?.release();
+  await clock.advance(980);
+  assert.equal([running.active, waits.filter(({ at }) => at !== undefined).length], [2, 2]);
 });
 
 places("run releases the place however the function ends; combinations can be nested", async () => {
