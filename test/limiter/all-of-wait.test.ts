@@ -327,11 +327,11 @@ places("a caller that looks does not take the place from one that has its permit
   const clock = new FakeClock();
   const running = ConcurrencyLimiter.create(2, { clock });
   const pace = RateLimiter.create(10, { clock, burstSeconds: 0 });
-  const starts: number[] = [];
+  const starts: string[] = [];
   const done: Promise<void>[] = [];
-  for (const ms of [300, 0, 300, 0, 0, 0, 0, 0, 0]) {
+  for (const [i, ms] of [300, 0, 300, 0, 0, 0, 0, 0, 0].entries()) {
     const job = async () => {
-      starts.push(Math.round(clock.now()));
+      starts.push(`${i} at ${Math.round(clock.now())}`);
       await new Promise<void>((resolve) => void clock.wakeAt(clock.now() + ms, resolve));
     };
     done.push(allOf(running, pace).run(job));
@@ -339,7 +339,10 @@ places("a caller that looks does not take the place from one that has its permit
   }
   await clock.advance(2000);
   await Promise.all(done);
-  assert.equal(starts, [0, 100, 200, 300, 400, 500, 600, 700, 800]);
+  assert.equal(
+    starts,
+    [0, 1, 2, 3, 4, 5, 6, 7, 8].map((i) => `${i} at ${100 * i}`),
+  );
 });
 
 places("a place that ten thousand callers cannot use passes through all of them", async () => {
