@@ -14,6 +14,9 @@ import {
 /** Makes a scaled cost smaller than its rounding error: a limit of 3 out of 100 lets 3 pass and not 2. */
 const ROUNDING = 1 - 2 ** -30;
 
+/** How many policies from `limit` have counts at a time. */
+const MOST_POLICIES = 1000;
+
 /** So few permits that every limiter can be asked for them. */
 const LEAST = 1e-6;
 
@@ -50,11 +53,12 @@ export class RequestLimits {
     if (!isPolicy(limit)) return limit;
     const { algorithm, numbers } = limit;
     const id = `${algorithm.name} ${numbers.join(" ")}`;
-    let keys = this.#byPolicy.get(id);
-    if (keys === undefined) {
-      keys = KeyedLimiter.create(limit, { clock: this.#clock });
-      this.#byPolicy.set(id, keys);
-    }
+    const keys = this.#byPolicy.get(id) ?? KeyedLimiter.create(limit, { clock: this.#clock });
+    // the latest is the last, and the first is forgotten when there are too many
+    this.#byPolicy.delete(id);
+    this.#byPolicy.set(id, keys);
+    const [first = id] = this.#byPolicy.keys();
+    if (this.#byPolicy.size > MOST_POLICIES) this.#byPolicy.delete(first);
     return keys;
   }
 

@@ -214,6 +214,23 @@ test("limit as a policy has a count of its own", async () => {
   assert.is((await passing(limiter, {})).passed, 2);
 });
 
+test("policies from limit are bounded: the ones used last keep their counts", async () => {
+  const { limiter, clock } = keyed(window(2));
+  let limit = 1;
+  const filter = limitRequests(limiter, { clock, limit: () => window(limit) });
+  const passes = async (next: number) => {
+    limit = next;
+    return (await filter.check(request("/"))).allowed;
+  };
+  assert.equal([await passes(1), await passes(1)], [true, false]);
+  for (let i = 2; i <= 1000; i++) await passes(i);
+  assert.is(await passes(1), false, "it is known");
+  await passes(1001);
+  assert.is(await passes(1), false, "it was used before");
+  for (let i = 2; i <= 1001; i++) await passes(i);
+  assert.is(await passes(1), true, "it was forgotten");
+});
+
 test("limit as a limiter takes from that limiter", async () => {
   const { limiter } = keyed(window(2));
   const { limiter: pro } = keyed(window(4));
