@@ -359,6 +359,34 @@ places("a place that ten thousand callers cannot use passes through all of them"
   assert.equal([running.active, waits.filter(({ at }) => at !== undefined).length], [2, 2]);
 });
 
+places("an abort at the instant of the place leaves nothing behind", async () => {
+  const clock = new FakeClock();
+  const controller = new AbortController();
+  const { signal } = controller;
+  const aborting = {
+    now: () => {
+      if (running.active > 0 && lease === undefined) controller.abort(new Error("enough"));
+      return clock.now();
+    },
+    wakeAt: clock.wakeAt.bind(clock),
+  };
+  const running = ConcurrencyLimiter.create(1, { clock });
+  const pace = RateLimiter.create(10, { clock: aborting, burstSeconds: 0 });
+  let lease = running.tryAcquire();
+  const aborted = watch(clock, allOf(running, pace).acquire({ signal }));
+  await turn();
+  const next = watch(clock, running.acquire());
+  await clock.advance(10);
+  const release = lease?.release.bind(lease);
+  lease = undefined;
+  release?.();
+  await turn();
+  assert.match(`${aborted.error}`, "enough");
+  assert.is(next.at, 10);
+  next.value?.release();
+  assert.equal([running.active, pace.peek().waitMs], [0, 0]);
+});
+
 places("run releases the place however the function ends; combinations can be nested", async () => {
   const { running, pace, limiter } = world();
   const nested = allOf(limiter, allOf(pace));
