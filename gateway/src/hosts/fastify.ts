@@ -42,6 +42,8 @@ export interface FastifyInstance {
     name: "onRequest" | "preParsing" | "preValidation" | "preHandler",
     hook: FastifyHook,
   ): unknown;
+  addHook(name: "onRoute", hook: (route: { readonly config?: unknown }) => void): unknown;
+  printRoutes(): string;
 }
 
 /** As fastify-plugin does: the hook applies to the whole application, not only to this plugin. */
@@ -140,19 +142,31 @@ function limitOrPlug(
 ): FastifyHook | undefined {
   if (done === undefined) return hookOf(limitFilter(of as Limiter | LimiterByKey, options));
   const { limiter, hook = "onRequest", ...rest } = options as FastifyLimitOptions;
+  const instance = of as FastifyInstance;
   plugWith(() => {
     checkOneOf("hook", hook, HOOKS);
     const limit = handlerOf(limitFilter(limiter, rest));
-    (of as FastifyInstance).addHook(
+    // `routeOptions` makes an object of twelve fields: it is read only if a route may be left out
+    let mayExempt = instance.printRoutes() !== NO_ROUTES;
+    instance.addHook("onRoute", ({ config }) => {
+      if (isExempt(config)) mayExempt = true;
+    });
+    instance.addHook(
       hook,
       asHook((request, reply, first, second) => {
-        const config: { readonly rateLimit?: unknown } = request.routeOptions?.config ?? {};
-        if (config.rateLimit !== false) limit(request, reply, first, second);
-        else ((second ?? first) as Done)();
+        if (mayExempt && isExempt(request.routeOptions?.config)) ((second ?? first) as Done)();
+        else limit(request, reply, first, second);
       }),
     );
   }, done);
   return undefined;
+}
+
+/** What Fastify prints if no route was registered before. */
+const NO_ROUTES = "(empty tree)";
+
+function isExempt(config: unknown): boolean {
+  return (config as { readonly rateLimit?: unknown } | undefined)?.rateLimit === false;
 }
 
 /**

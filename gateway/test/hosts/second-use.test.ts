@@ -146,6 +146,30 @@ places("Fastify: a plugin in a hook of its choice, which leaves routes out", asy
   await app.close();
 });
 
+places(
+  "Fastify: a plugin leaves out routes that were registered before it, and those of plugins",
+  async () => {
+    for (const isBefore of [true, false]) {
+      const app = fastify();
+      const free = (at: string) => {
+        app.get(at, { config: { rateLimit: false } }, () => "hello");
+      };
+      if (isBefore) free("/free");
+      await app.register(fastifyLimit, { limiter: keyed(1) });
+      if (!isBefore) {
+        app.get("/hello", () => "hello");
+        await app.register(async (child) => {
+          child.get("/free", { config: { rateLimit: false } }, () => "hello");
+        });
+      }
+      for (let i = 0; i < 3; i++) assert.is((await app.inject("/free")).statusCode, 200);
+      assert.is((await app.inject("/none")).statusCode, 404);
+      assert.is((await app.inject("/none")).statusCode, 429);
+      await app.close();
+    }
+  },
+);
+
 places("Fastify: a bad option rejects the registration", async () => {
   for (const [options, words] of [
     [{ limiter: keyed(1), hook: "onSend" }, /hook must be one of onRequest, preParsing/],
