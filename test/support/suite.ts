@@ -91,10 +91,10 @@ async function socketsHaveClosed(): Promise<void> {
 }
 
 /**
- * How long a timer may outlive its suite, ms. A longer one would fire during later tests. (A
- * client of ioredis whose server is gone leaves one of `disconnectTimeout`, 2 s by default.)
+ * How long a timer may outlive its suite, ms. The next suite starts when it has ended. (A client of
+ * ioredis whose server is gone leaves one of `disconnectTimeout`, 2 s by default.)
  */
-const LONGEST_LEFT_MS = 500;
+const LONGEST_LEFT_MS = 3000;
 
 /**
  * Waits until no timer keeps the process alive. @returns how many still do after `LONGEST_LEFT_MS`
