@@ -101,8 +101,12 @@ export class FairQueue implements FairCallHost {
 
   /** Called when the store has granted a call at once. If the limiter is idle, no share owes anything. */
   grantedAtOnce({ turn }: Pick<FairRequest, "turn">): void {
-    if (this.line.size === 0 && this.#window.calls === 0) this.line.reset();
+    if (this.#isIdle) this.line.reset();
     this.line.charge(turn, this.now());
+  }
+
+  get #isIdle(): boolean {
+    return this.line.size === 0 && this.#window.calls === 0;
   }
 
   /** Called when the store has replied to a batch with a call. */
@@ -149,7 +153,7 @@ export class FairQueue implements FairCallHost {
     this.#window.remove(amount, turn.size);
     try {
       if ((await outcome) === false) this.line.refund(turn);
-      if (isGrantedAtOnce && this.line.size === 0) this.grantedAtOnce(call);
+      if (isGrantedAtOnce && this.#isIdle) this.grantedAtOnce(call);
     } catch (error) {
       this.line.refund(turn);
       if (error instanceof StoreUnavailableError) this.#failAll(error);

@@ -230,6 +230,27 @@ pipe("the time in the line is a wait, a round trip is not", async () => {
   await end(world);
 });
 
+pipe("a share is charged once for a call that is granted at once while another waits", async () => {
+  const policy = tokenBucket({ capacity: 15, refill: 1, everyMs: 2 });
+  const world = processes(1, policy);
+  const { clock, limiters } = world;
+  const [limiter] = limiters as [StoreLimiter];
+  const order: string[] = [];
+  const call = (share: string, permits = 1, weight = 1) =>
+    limiter.acquire(permits, { share, weight }).then(() => order.push(share));
+  await Promise.all([call("heavy", 10), clock.advance(0)]);
+  // five calls take what is left, and the sixth keeps the limiter from being idle
+  for (let i = 0; i < 6; i++) void call("others");
+  await clock.advance(0);
+  void call("filler", 15, 1e6);
+  for (const share of ["heavy", "new", "new", "new", "new"]) void call(share);
+  await clock.advance(1000);
+  // heavy was 10 ahead, and 6 others were served since
+  const expected = ["new", "new", "new", "heavy", "new"];
+  assert.equal(order.slice(-5), expected, order.join(" "));
+  await end(world);
+});
+
 pipe("an outage while calls are tried beside the window loses none of them", async () => {
   const policy = fixedWindow({ limit: 30, windowMs: 60_000 });
   const world = processes(1, policy);
