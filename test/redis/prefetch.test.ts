@@ -69,14 +69,12 @@ for (const prefetch of [{ permits: 2000 }, "auto"] as const) {
     });
     const start = performance.now();
     let used = 0;
-    for (let now = start; now < start + 600; now = performance.now()) {
+    while (used < 7000) {
       await limiter.acquire();
       used += 1;
       // a chunk is 20, and instants are counted from the arrival of the first reply on
       assert.ok(used <= ((performance.now() - start) * rate) / 1000 + 21, `${used}`);
     }
-    // a busy machine may lose some
-    assert.ok(used > 0.3 * rate * 0.6, `${used}`);
     assert.ok(client.batches < used / 50, `${client.batches} batches for ${used}`);
     await limiter.close();
   });
