@@ -739,7 +739,8 @@ faults("BUSY: refused while another script runs", async () => {
 });
 
 faults("LOADING: refused while the server loads its data, which is kept", async () => {
-  const args = ["--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024"];
+  const events = ["--loading-process-events-interval-bytes", "1024", "--rdbcompression", "no"];
+  const args = ["--key-load-delay", "200000", ...events];
   await using slow = await startRedis({ args });
   const options = { enableReadyCheck: false, retryStrategy: () => 20, maxRetriesPerRequest: null };
   const client = new Redis(slow.url, options);
@@ -761,6 +762,7 @@ faults("LOADING: refused while the server loads its data, which is kept", async 
       { everyMs: 2 },
     );
     await trouble(() => open("troubled", 0.001, {}, client).charge(1), /LOADING/);
+    await client.config("SET", "key-load-delay", "0");
     await restarted;
     assert.equal(await client.dumpBuffer(KEY), before);
     assert.is(await open("troubled", 0.001, {}, client).tryAcquire(), false);
