@@ -3,7 +3,6 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { connect as connect2, createServer as createHttp2Server } from "node:http2";
 import { type AddressInfo, connect, type Socket } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
 import { Hono } from "hono";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
@@ -46,6 +45,8 @@ function echo(_: IncomingMessage, socket: Socket, head: Buffer): void {
 interface Listening {
   readonly url: string;
   readonly server: Server;
+  /** How many upgrades were checked, or began to wait. */
+  readonly asked: () => number;
   readonly upgraded: () => number;
 }
 
@@ -55,6 +56,7 @@ async function upgrading(
   options: HostOptions = {},
 ): Promise<void> {
   const server = createServer().listen(0, "127.0.0.1");
+  let asked = 0;
   let upgraded = 0;
   const listener = upgradeGateway(
     checker,
@@ -67,10 +69,13 @@ async function upgrading(
   const sockets = new Set<Socket>();
   server.on("connection", (socket) => sockets.add(socket));
   server.on("upgrade", listener).on("connect", listener);
+  server.on("upgrade", () => {
+    asked += 1;
+  });
   await once(server, "listening");
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   try {
-    await attack({ url, server, upgraded: () => upgraded });
+    await attack({ url, server, asked: () => asked, upgraded: () => upgraded });
   } finally {
     for (const socket of sockets) socket.destroy();
     server.close();
@@ -186,11 +191,11 @@ for (const [how, leave] of Object.entries(LEAVES)) {
       await until("it is upgraded", () => first.received().startsWith(SWITCHED));
       first.socket.destroy();
       const gone = await Promise.all(Array.from({ length: 20 }, () => ask(listening)));
-      await sleep(20);
+      await until("all wait in the line", () => listening.asked() === 21);
       for (const { socket } of gone) leave(socket);
       await allGone(listening.server);
       const next = await ask(listening);
-      await sleep(20);
+      await until("the next waits, too", () => listening.asked() === 22);
       assert.is(next.received(), "");
       await clock.advance(200);
       await until("the next is upgraded", () => next.received().startsWith(SWITCHED));
@@ -206,7 +211,7 @@ test("bytes that a client sends while it waits reach the handler, and are bounde
   await upgrading(gateway, async (listening) => {
     await ask(listening);
     const early = await ask(listening, { ...UPGRADE, body: "a" });
-    await sleep(20);
+    await until("both were asked", () => listening.asked() === 2);
     early.socket.write("b");
     const flood = await ask(listening);
     flood.socket.write("x".repeat(1_000_000));

@@ -1,6 +1,5 @@
 import { once } from "node:events";
 import { get } from "node:http";
-import { setTimeout as sleep } from "node:timers/promises";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
@@ -15,6 +14,7 @@ import {
   limitConnections,
   readRules,
 } from "../../src/index.ts";
+import { until } from "../support/http/raw-clients.ts";
 import { HOSTS, type Host, type Running } from "../support/http/servers.ts";
 
 const ACTORS = { account: fromHeader("x-account"), teapot: () => Promise.reject(new Error("tea")) };
@@ -58,13 +58,6 @@ async function serving(
   }
 }
 
-async function until(what: string, holds: () => boolean): Promise<void> {
-  for (let i = 0; !holds(); i++) {
-    assert.ok(i < 2000, what);
-    await sleep(1);
-  }
-}
-
 const none = async () => {};
 
 const PROBE: GatewayRequest = {
@@ -73,6 +66,14 @@ const PROBE: GatewayRequest = {
   remoteAddress: undefined,
   header: () => undefined,
 };
+
+/** Whether the line of its only rule is full: a request that its client has given up is refused there. */
+function isFull(gateway: Gateway): boolean {
+  const verdict = gateway.check({ ...PROBE, signal: AbortSignal.abort() });
+  if (!(verdict instanceof Promise)) return !verdict.allowed;
+  verdict.catch(() => {});
+  return false;
+}
 
 /** What is left, when more can be had, and when that is in seconds from now. */
 const LEFT: Readonly<Record<Dialect, (headers: NodeJS.Dict<string>) => unknown>> = {
@@ -240,21 +241,12 @@ for (const [name, host] of Object.entries(HOSTS)) {
     );
     await serving(host, gateway, {}, none, async (server) => {
       assert.is((await ask(server, "/hello")).status, 200);
-      // the line is asked about through the gateway itself: a probe is refused where it is full
       const leaves = get(`${server.url}/hello`, { agent: false });
       leaves.on("error", () => {});
-      await sleep(20);
       const second = ask(server, "/hello");
-      await sleep(20);
-      const isFull = () => {
-        const verdict = gateway.check({ ...PROBE, signal: AbortSignal.abort() });
-        if (!(verdict instanceof Promise)) return !verdict.allowed;
-        verdict.catch(() => {});
-        return false;
-      };
-      await until("both are in the line", isFull);
+      await until("both are in the line", () => isFull(gateway));
       leaves.destroy();
-      await until("one has left", () => !isFull());
+      await until("one has left", () => !isFull(gateway));
       await clock.advance(1000);
       const { status, headers } = await second;
       assert.is(status, 200);
@@ -271,7 +263,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     await serving(host, gateway, {}, none, async (server) => {
       await ask(server, "/hello");
       const waiting = ask(server, "/hello");
-      await sleep(50);
+      await until("it is in the line", () => isFull(gateway));
       await gateway.close();
       const { status, headers } = await waiting;
       assert.equal([status, headers["retry-after"]], [503, "1"]);
