@@ -4,6 +4,7 @@ import { diagnostics } from "smooth-limiter";
 import * as assert from "uvu/assert";
 import { freshUrl } from "../../scripts/redis/server.ts";
 import { contest } from "../../test/support/limiter/contest.ts";
+import { PATIENT } from "../../test/support/patient.ts";
 import { suite } from "../../test/support/suite.ts";
 import { createGateway, readRules } from "../src/index.ts";
 import { request } from "./support/http/request.ts";
@@ -63,7 +64,7 @@ test("refusals are published by the rules that refuse, and only where the reques
   };
   diagnostics.refused.subscribe(listener);
   const gateway = await createGateway({
-    redis,
+    ...{ redis, ...PATIENT },
     rules: readRules(`
 - url: /
   rules:

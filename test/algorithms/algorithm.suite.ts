@@ -35,7 +35,7 @@ const micros = fc.oneof(
 export function algorithmSuite(name: string, everyday: Everyday): void {
   const { lends = false, cancels = true, permits = somePermits, seeds = [] } = everyday;
   const { lent = 0, later = () => 0 } = everyday;
-  const test = suite(`${name}, what every algorithm promises`, { timeoutMs: 60_000 });
+  const test = suite(`${name}, what every algorithm promises`);
 
   const policies = everyday.policies.map(legible);
   const step = fc.record({ verb: fc.constant("step"), micros });

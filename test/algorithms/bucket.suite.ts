@@ -56,7 +56,7 @@ export function bucketSuite<P extends Policy>(
   name: string,
   { policies, largest }: Bucket<P>,
 ): void {
-  const test = suite(`${name}: promises`, { timeoutMs: 60_000 });
+  const test = suite(`${name}: promises`);
   const policy = policies.map((one) =>
     Object.assign({ ...one }, { [fc.toStringMethod]: () => `${name}(${one.numbers})` }),
   );

@@ -230,7 +230,7 @@ onPlatform("preciseClock without setImmediate, as in browsers, is systemClock", 
 
 platform.run();
 
-const faked = suite("under fake timers of other libraries", { timeoutMs: 3000 });
+const faked = suite("under fake timers of other libraries");
 
 interface Fakes {
   tick(ms: number): unknown;

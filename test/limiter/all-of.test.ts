@@ -19,6 +19,7 @@ import { RedisLimiter } from "../../src/redis/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { onHand } from "../support/limiter/remote.ts";
 import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
+import { PATIENT } from "../support/patient.ts";
 import { suite } from "../support/suite.ts";
 
 const window = (limit: number, windowMs = 1000) => fixedWindow({ limit, windowMs });
@@ -323,8 +324,8 @@ elsewhere(
       },
     });
     const hour = (limit: number) => window(limit, 3_600_000);
-    const common = RedisLimiter.create(client, "common", hour(3));
-    const users = RedisLimiter.create(client, "users", { user: hour(2) });
+    const common = RedisLimiter.create(client, "common", hour(3), PATIENT);
+    const users = RedisLimiter.create(client, "users", { user: hour(2) }, PATIENT);
     const limiter = allOf(common, users.for("a"));
     assert.ok(await limiter.tryAcquire());
     calls = 0;

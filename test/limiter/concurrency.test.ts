@@ -5,7 +5,7 @@ import { FakeClock } from "../../src/testing/index.ts";
 import { failure, turn, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
 
-const test = suite("concurrency", { timeoutMs: 60_000 });
+const test = suite("concurrency");
 
 /** Takes all free places at once. */
 function takeAll(limiter: ConcurrencyLimiter): Lease[] {

@@ -171,7 +171,7 @@ fake("tryAcquire refuses if the wait exceeds the time-out, for any number of per
 fake.run();
 
 // Tolerant of a busy machine, but never early.
-const real = suite("seed tables in real time", { timeoutMs: 60_000 });
+const real = suite("seed tables in real time");
 
 /** How late a release may be, ms. */
 const LATENESS = 2000;

@@ -203,7 +203,7 @@ const regressions = {
 /** Runs of each property; more with RUNS in the environment. */
 const RUNS = Number(process.env.RUNS ?? 200);
 
-const promises = suite("promises", { timeoutMs: 60_000 });
+const promises = suite("promises");
 
 /** The granted requests, with their amounts for one policy, in the order of their instants. */
 function grants(story: Story, policy: number) {

@@ -23,6 +23,7 @@ import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { contest, stateOf } from "../support/limiter/contest.ts";
 import { failure, turn } from "../support/limiter/watch.ts";
+import { PATIENT } from "../support/patient.ts";
 import { suite } from "../support/suite.ts";
 
 const HOUR = 3_600_000;
@@ -52,9 +53,6 @@ function suiteOnRedis(name: string) {
 
 const test = suiteOnRedis("combinations on Redis");
 
-/** On a busy machine a reply may take long. */
-const patience = { timeoutMs: 30_000 };
-
 for (const [inFlight, good] of [
   [100, 15],
   [1000, 4],
@@ -62,10 +60,10 @@ for (const [inFlight, good] of [
   test(`${inFlight} refused requests in flight keep no permit from others: allOf`, async () => {
     const clients = [redis, other];
     const common = clients.map((client) =>
-      RedisLimiter.create(client, "common", hour(good + 5), patience),
+      RedisLimiter.create(client, "common", hour(good + 5), PATIENT),
     );
     const devices = clients.map((client) =>
-      RedisLimiter.create(client, "devices", hour(1), patience),
+      RedisLimiter.create(client, "devices", hour(1), PATIENT),
     );
     await contest(redis, inFlight, good, async (client, device) =>
       allOf(
@@ -77,8 +75,8 @@ for (const [inFlight, good] of [
 }
 
 test("a decision shows for each rule whether it granted the request", async () => {
-  const common = RedisLimiter.create(redis, "common", { common: hour(2) });
-  const device = RedisLimiter.create(redis, "device", { second: hour(1), third: hour(9) });
+  const common = RedisLimiter.create(redis, "common", { common: hour(2) }, PATIENT);
+  const device = RedisLimiter.create(redis, "device", { second: hour(1), third: hour(9) }, PATIENT);
   const limiter = allOf(common, device);
   const first = await limiter.decide();
   assert.ok(first.allowed && Object.values(first.policies).every(({ allowed }) => allowed));
@@ -95,11 +93,12 @@ test("a decision shows for each rule whether it granted the request", async () =
 });
 
 test("reserve books each member at its own instant; cancel gives all permits back", async () => {
-  const window = RedisLimiter.create(redis, "window", hour(9));
+  const window = RedisLimiter.create(redis, "window", hour(9), PATIENT);
   const line = RedisLimiter.create(
     redis,
     "line",
     leakyBucket({ permitsPerSecond: 1, capacity: 2 }),
+    PATIENT,
   );
   const limiter = allOf(window, line);
   await limiter.acquire();
@@ -118,13 +117,13 @@ test("reserve books each member at its own instant; cancel gives all permits bac
 
 test("two limiters of one name share one state, and must have the same policies", async () => {
   const clock = new FakeClock(Date.now());
-  const same = [1, 2].map(() => RedisLimiter.create(redis, "same", hour(4), { clock }));
+  const same = [1, 2].map(() => RedisLimiter.create(redis, "same", hour(4), { ...PATIENT, clock }));
   const twice = allOf(...same, ...same);
   assert.ok(await twice.tryAcquire());
   assert.is((await (same[0] as RedisLimiter).peek()).remaining, 0, "one permit for each mention");
   const before = await state();
   assert.not(await twice.tryAcquire());
-  const other = RedisLimiter.create(redis, "same", hour(5), { clock });
+  const other = RedisLimiter.create(redis, "same", hour(5), { ...PATIENT, clock });
   const mixed = allOf(...same, other);
   const asks = [() => mixed.tryAcquire(), () => mixed.peek(), () => mixed.acquire()];
   for (const ask of asks) {
@@ -133,7 +132,7 @@ test("two limiters of one name share one state, and must have the same policies"
     assert.match(`${error}`, /two limiters that are named "same".*give each its own name/);
   }
   assert.equal(await state(), before);
-  const users = RedisLimiter.create(redis, "user", hour(4));
+  const users = RedisLimiter.create(redis, "user", hour(4), PATIENT);
   assert.ok(await allOf(users.for("a"), users.for("b"), users.for("a")).tryAcquire());
   assert.is((await users.for("a").peek()).remaining, 2);
 });
@@ -144,12 +143,12 @@ for (const value of ["0", "-3", "many"]) {
     const listener = (message: unknown) => ignored.push(message);
     diagnostics.limitIgnored.subscribe(listener);
     await redis.set("kept limit", value);
-    const common = RedisLimiter.create(redis, "common", { common: hour(9) });
+    const common = RedisLimiter.create(redis, "common", { common: hour(9) }, PATIENT);
     const kept = RedisLimiter.create(
       redis,
       "kept",
       { kept: hour(2), free: hour(7) },
-      { limitKey: { kept: "kept limit" } },
+      { ...PATIENT, limitKey: { kept: "kept limit" } },
     );
     const limiter = allOf(common, kept);
     const first = await limiter.peek();
@@ -190,8 +189,8 @@ for (const value of ["0", "-3", "many"]) {
 }
 
 test("leases on Redis: a refused caller takes none", async () => {
-  const places = RedisConcurrencyLimiter.create(redis, "places", 2);
-  const window = RedisLimiter.create(redis, "window", hour(2));
+  const places = RedisConcurrencyLimiter.create(redis, "places", 2, PATIENT);
+  const window = RedisLimiter.create(redis, "window", hour(2), PATIENT);
   const limiter = allOf(places, window);
   const first = await limiter.tryAcquire();
   const second = await limiter.acquire();
@@ -220,7 +219,12 @@ test("leases on Redis: a refused caller takes none", async () => {
 
 test("a shared limiter and a local one wait in turn", async () => {
   const local = Limiter.create(fixedWindow({ limit: 9, windowMs: HOUR }));
-  const shared = RedisLimiter.create(redis, "pace", gcra({ limit: 20, periodMs: 1000, burst: 0 }));
+  const shared = RedisLimiter.create(
+    redis,
+    "pace",
+    gcra({ limit: 20, periodMs: 1000, burst: 0 }),
+    PATIENT,
+  );
   const waits = await Promise.all([1, 2, 3].map(() => allOf(local, shared).acquire()));
   // a loaded machine may be late, never early
   assert.ok(waits.every((ms, i) => ms > i * 50 - 45));
@@ -277,7 +281,9 @@ test("an error that arrives after the caller has left is no outage", async () =>
   const runner: ScriptRunner = {
     runScript: () => new Promise((_, reject) => rejects.push(reject)),
   };
-  const [one, two] = ["one", "two"].map((name) => RedisLimiter.create(runner, name, hour(1)));
+  const [one, two] = ["one", "two"].map((name) =>
+    RedisLimiter.create(runner, name, hour(1), PATIENT),
+  );
   const both = allOf(one as RedisLimiter, two as RedisLimiter);
   const leaving = new AbortController();
   const left = failure(() => both.acquire(1, { signal: leaving.signal }));
@@ -293,7 +299,7 @@ test("an error that arrives after the caller has left is no outage", async () =>
 test("during an outage a busy event loop refuses no request that may be answered locally", async () => {
   const runner: ScriptRunner = { runScript: () => Promise.reject(new Error("gone")) };
   const make = (name: string) =>
-    RedisLimiter.create(runner, name, hour(1), { whenUnavailable: "allow" });
+    RedisLimiter.create(runner, name, hour(1), { ...PATIENT, whenUnavailable: "allow" });
   const both = allOf(make("one"), make("two"));
   for (let i = 0; i < 160; i++) {
     const answer = both.tryAcquire();
@@ -376,7 +382,11 @@ for (const whenUnavailable of ["local", "allow"] as const) {
     };
     const options = { whenUnavailable, instances: 1 } as const;
     await redis.set("closed", "0");
-    const closed = RedisLimiter.create(runner, "shut", hour(4), { ...options, limitKey: "closed" });
+    const closed = RedisLimiter.create(runner, "shut", hour(4), {
+      ...PATIENT,
+      ...options,
+      limitKey: "closed",
+    });
     const both = allOf(RedisLimiter.create(runner, "open", hour(4), options), closed);
     const verdict = async () => [await both.tryAcquire(), (await both.peek()).limit];
     assert.equal(await verdict(), [false, 0]);
@@ -405,8 +415,9 @@ test('a lost reply: limiters with "wait" ask Redis again', async () => {
 });
 
 test("requests beyond the capacity, or that may not wait, are refused", async () => {
-  const common = RedisLimiter.create(redis, "common", hour(3));
+  const common = RedisLimiter.create(redis, "common", hour(3), PATIENT);
   const pace = RedisLimiter.create(redis, "pace", gcra({ limit: 1, periodMs: 1000, burst: 0 }), {
+    ...PATIENT,
     maxWaiting: 0,
   });
   const limiter = allOf(common, pace);

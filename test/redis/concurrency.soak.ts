@@ -79,7 +79,7 @@ async function work(url: string): Promise<void> {
   process.disconnect();
 }
 
-const test = suite("one limit on concurrent leases, for four processes", { timeoutMs: 60_000 });
+const test = suite("one limit on concurrent leases, for four processes");
 
 let server: RedisServer;
 let redis: Redis;

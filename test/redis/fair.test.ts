@@ -13,6 +13,7 @@ import { FakeClock } from "../../src/testing/index.ts";
 import { limiterSuite } from "../limiter/limiter.suite.ts";
 import { pacedSample } from "../support/algorithms/samples.ts";
 import { connect, RemoteClock, type Watched } from "../support/limiter/remote.ts";
+import { PATIENT } from "../support/patient.ts";
 import { suite } from "../support/suite.ts";
 
 let watched: Watched;
@@ -129,7 +130,12 @@ real(
     const clock = new FakeClock();
     const options = { clock, timeoutMs: 20_000, fair: true };
     const pace = (name: string, more = {}) =>
-      RedisRateLimiter.create(watched.redis, name, 10, { ...options, burstSeconds: 0, ...more });
+      RedisRateLimiter.create(watched.redis, name, 10, {
+        ...PATIENT,
+        ...options,
+        burstSeconds: 0,
+        ...more,
+      });
     const fair = pace(watched.fresh());
     const common = RedisLimiter.create(
       watched.redis,

@@ -248,7 +248,7 @@ async function play(name: string, { client, fault, faults = {} }: Scene): Promis
   await until("nothing is left behind", () => resources() <= resourcesBefore);
 }
 
-const test = suite("limits through faults", { timeoutMs: 40_000 });
+const test = suite("limits through faults");
 
 test.before(async () => {
   await redisServer();

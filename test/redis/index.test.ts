@@ -19,6 +19,7 @@ import { type Kind, limiterSuite, type MakeLimiter } from "../limiter/limiter.su
 import { pacedPolicies, pacedSample } from "../support/algorithms/samples.ts";
 import { connect, RemoteClock, type Watched } from "../support/limiter/remote.ts";
 import { failure, watch } from "../support/limiter/watch.ts";
+import { PATIENT } from "../support/patient.ts";
 import { suite } from "../support/suite.ts";
 
 let watched: Watched;
@@ -292,11 +293,12 @@ shared("options and names are checked like RateLimiter's", () => {
   for (const [options, words] of bad) assert.throws(open(options), words);
   const { runner } = watched;
   assert.throws(
-    () => RedisLimiter.create(runner, "a", pacedSample("bursty")(1), { wait: 1 } as never),
+    () =>
+      RedisLimiter.create(runner, "a", pacedSample("bursty")(1), { ...PATIENT, wait: 1 } as never),
     /wait/,
   );
-  assert.throws(() => RedisLimiter.create(runner, "a", {}, {}), /polic/);
-  assert.throws(() => RedisRateLimiter.create(runner, "a", 0), /permitsPerSecond/);
+  assert.throws(() => RedisLimiter.create(runner, "a", {}, { ...PATIENT }), /polic/);
+  assert.throws(() => RedisRateLimiter.create(runner, "a", 0, PATIENT), /permitsPerSecond/);
   assert.is(RedisRateLimiter.create(runner, "a", 5, 1000).getRate(), 5);
 });
 
@@ -305,6 +307,7 @@ shared("the number of processes is read every second; invalid numbers change not
   let instances: unknown = 4;
   const runner = { runScript: () => Promise.reject(new Error("gone")) };
   const limiter = RedisLimiter.create(runner, "a", gcra({ limit: 8, periodMs: 1000 }), {
+    ...PATIENT,
     ...{ clock, whenUnavailable: "local", instances: () => instances as number },
   });
   assert.is((await limiter.peek()).limit, 2);

@@ -15,9 +15,10 @@ import {
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { processScript } from "../../src/stores/redis/scripts.ts";
 import { onHand } from "../support/limiter/remote.ts";
+import { PATIENT } from "../support/patient.ts";
 import { suite } from "../support/suite.ts";
 
-const test = suite('instances: "auto"', { timeoutMs: 60_000 });
+const test = suite('instances: "auto"');
 let proxy: TcpProxy;
 let redis: Redis;
 let names = 0;
@@ -116,7 +117,7 @@ test("a concurrency limiter uses its share, too", async () => {
 
 test("processes are counted only in modes that use a share", async () => {
   const name = fresh();
-  const limiter = RedisLimiter.create(redis, name, bucket, { instances: "auto" });
+  const limiter = RedisLimiter.create(redis, name, bucket, { ...PATIENT, instances: "auto" });
   await limiter.peek();
   assert.is(limiter.stats.instances, undefined);
   assert.is(await redis.exists(`l:${name}%processes`), 0);

@@ -29,6 +29,7 @@ import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
 import type { StoreRequest } from "../../src/stores/store.ts";
 import { failure } from "../support/limiter/watch.ts";
+import { PATIENT } from "../support/patient.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";
 
@@ -49,7 +50,7 @@ keyed.after(() => {
 
 keyed("each key has its own permits, shared by all processes", async () => {
   const [here, there] = ["users", "users"].map((name) =>
-    RedisLimiter.create(redis, name, window(2)),
+    RedisLimiter.create(redis, name, window(2), PATIENT),
   ) as [RedisLimiter, RedisLimiter];
   const names = ["a", "b", "", "__proto__", "x[y", "%", "[", "日本", "a".repeat(10_000)];
   for (const name of names) {
@@ -66,7 +67,7 @@ keyed("each key has its own permits, shared by all processes", async () => {
 });
 
 keyed("a process is one caller in the states of all its keys", async () => {
-  const limiter = RedisLimiter.create(redis, "callers", window(9));
+  const limiter = RedisLimiter.create(redis, "callers", window(9), PATIENT);
   for (const key of ["a", "b", "a"]) await limiter.for(key).tryAcquire();
   const callers = await Promise.all(
     ["a", "b"].map(async (key) => {
@@ -81,16 +82,16 @@ keyed("a process is one caller in the states of all its keys", async () => {
 });
 
 keyed("no key reaches another limiter's state", async () => {
-  const short = RedisLimiter.create(redis, "a", window(1));
-  const long = RedisLimiter.create(redis, "a[b", window(1));
-  const other = RedisLimiter.create(redis, "a%5Bb", window(1));
+  const short = RedisLimiter.create(redis, "a", window(1), PATIENT);
+  const long = RedisLimiter.create(redis, "a[b", window(1), PATIENT);
+  const other = RedisLimiter.create(redis, "a%5Bb", window(1), PATIENT);
   for (const limiter of [short.for("b"), long, other, short.for("b[c"), long.for("c")]) {
     assert.ok(await limiter.tryAcquire());
   }
 });
 
 keyed("calls for one key get the same limiter while it is referenced", async () => {
-  const limiter = RedisLimiter.create(redis, "held", window(5));
+  const limiter = RedisLimiter.create(redis, "held", window(5), PATIENT);
   const held = limiter.for("a");
   assert.is(limiter.for("a"), held);
   assert.is.not(limiter.for("b"), held);
@@ -100,6 +101,7 @@ keyed("calls for one key get the same limiter while it is referenced", async () 
 
 keyed("errors name the key", async () => {
   const limiter = RedisLimiter.create(redis, "errors", smoothBursty({ permitsPerSecond: 0.001 }), {
+    ...PATIENT,
     maxWaiting: 0,
   });
   const one = limiter.for("alice");
@@ -112,7 +114,7 @@ keyed("keys that are no longer referenced are forgotten", async () => {
   const { runInNewContext } = await import("node:vm");
   setFlagsFromString("--expose-gc");
   const gc = runInNewContext("gc") as () => void;
-  const limiter = RedisLimiter.create(redis, "many", window(5));
+  const limiter = RedisLimiter.create(redis, "many", window(5), PATIENT);
   const before = new WeakRef(limiter.for("a"));
   for (let round = 0; round < 50 && before.deref() !== undefined; round++) {
     await new Promise((resolve) => {
@@ -211,7 +213,7 @@ limits(
 );
 
 limits("a rate limiter follows its key, and 0 closes it until the key changes", async () => {
-  const limiter = RedisRateLimiter.create(redis, "paced", 5, { limitKey: "pace" });
+  const limiter = RedisRateLimiter.create(redis, "paced", 5, { ...PATIENT, limitKey: "pace" });
   await limiter.peek();
   assert.is(limiter.getRate(), 5);
   await redis.set("pace", "50");

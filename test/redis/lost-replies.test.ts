@@ -22,7 +22,7 @@ let proxy: TcpProxy;
 let redis: Redis;
 let names = 0;
 
-const test = suite("redis, lost replies", { timeoutMs: 60_000 });
+const test = suite("redis, lost replies");
 
 test.before(async () => {
   server = await startRedis();

@@ -24,7 +24,7 @@ const FLAPS_COMPARED = 400;
 const FEWEST_ABSENCES = 30;
 const BYTES_EACH = 800;
 
-const outages = suite("outages", { timeoutMs: 60_000 });
+const outages = suite("outages");
 let crew: Crew;
 
 outages.before(async () => {

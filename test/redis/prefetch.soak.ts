@@ -58,7 +58,7 @@ async function work({ url, name, rate, callers, file, endAt }: Order): Promise<v
   redis.disconnect();
 }
 
-const test = suite("prefetch, several processes", { timeoutMs: 60_000 });
+const test = suite("prefetch, several processes");
 const workers: ChildProcess[] = [];
 const folder = mkdtempSync(join(tmpdir(), "smooth-limiter-prefetch-"));
 let server: Awaited<ReturnType<typeof startRedis>>;

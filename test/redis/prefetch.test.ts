@@ -13,6 +13,7 @@ import { limiterSuite } from "../limiter/limiter.suite.ts";
 import { pacedPolicies } from "../support/algorithms/samples.ts";
 import { connect, RemoteClock, type Watched } from "../support/limiter/remote.ts";
 import { failure } from "../support/limiter/watch.ts";
+import { PATIENT } from "../support/patient.ts";
 import { suite } from "../support/suite.ts";
 
 let watched: Watched;
@@ -121,6 +122,7 @@ own("`await using` closes a concurrency limiter too", async () => {
     off: () => {},
   };
   const limiter = RedisConcurrencyLimiter.create(watched.runner, watched.fresh(), 1, {
+    ...PATIENT,
     subscriber: subscriber as unknown as RedisSubscriber,
   });
   {
@@ -132,7 +134,10 @@ own("`await using` closes a concurrency limiter too", async () => {
 
 own("bad options are refused", () => {
   const create = (prefetch: unknown) =>
-    RedisRateLimiter.create(watched.runner, "never asked", 5, { prefetch: prefetch as "auto" });
+    RedisRateLimiter.create(watched.runner, "never asked", 5, {
+      ...PATIENT,
+      prefetch: prefetch as "auto",
+    });
   const rows: [prefetch: unknown, error: RegExp][] = [
     [0, /prefetch must be "auto" or .*, got 0/],
     [null, /prefetch must be "auto" or .*, got null/],

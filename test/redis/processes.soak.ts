@@ -194,7 +194,7 @@ class Outcome {
   }
 }
 
-const test = suite("one limit for eight processes", { timeoutMs: 55_000 });
+const test = suite("one limit for eight processes");
 const workers: ChildProcess[] = [];
 let server: Awaited<ReturnType<typeof startRedis>>;
 let redis: Redis;

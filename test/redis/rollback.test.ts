@@ -6,6 +6,7 @@ import * as assert from "uvu/assert";
 import { type RedisServer, startRedis } from "../../scripts/redis/server.ts";
 import { allOf, diagnostics, type RolledBackMessage, slidingWindow } from "../../src/index.ts";
 import { RedisLimiter, RedisRateLimiter } from "../../src/redis/index.ts";
+import { PATIENT } from "../support/patient.ts";
 import { suite } from "../support/suite.ts";
 
 const KEY = "l:api";
@@ -15,7 +16,7 @@ let redis: Redis;
 const messages: RolledBackMessage[] = [];
 const note = (message: RolledBackMessage) => messages.push(message);
 
-const test = suite("redis, a state that was rolled back", { timeoutMs: 60_000 });
+const test = suite("redis, a state that was rolled back");
 
 test.before(async () => {
   server = await startRedis();
@@ -45,9 +46,9 @@ async function copyOf(key: string): Promise<Buffer> {
 }
 
 const kinds = {
-  "on the hot path": (name: string) => RedisRateLimiter.create(redis, name, 1e6),
+  "on the hot path": (name: string) => RedisRateLimiter.create(redis, name, 1e6, PATIENT),
   "in the frame": (name: string) =>
-    RedisLimiter.create(redis, name, slidingWindow({ limit: 1e6, windowMs: 60_000 })),
+    RedisLimiter.create(redis, name, slidingWindow({ limit: 1e6, windowMs: 60_000 }), PATIENT),
 };
 
 for (const [where, create] of Object.entries(kinds)) {
@@ -65,7 +66,7 @@ for (const [where, create] of Object.entries(kinds)) {
 }
 
 test("a copy that lacks only the last request is detected, also by a peek", async () => {
-  const limiter = RedisRateLimiter.create(redis, "api", 1e6);
+  const limiter = RedisRateLimiter.create(redis, "api", 1e6, PATIENT);
   await limiter.acquire();
   const copy = await copyOf(KEY);
   await limiter.acquire();
@@ -76,8 +77,8 @@ test("a copy that lacks only the last request is detected, also by a peek", asyn
 });
 
 test("peeks, refused calls, many calls at once and other processes do not look like a rollback", async () => {
-  const limiter = RedisRateLimiter.create(redis, "api", 1000);
-  const other = RedisRateLimiter.create(new Proxy(redis, {}), "api", 1000);
+  const limiter = RedisRateLimiter.create(redis, "api", 1000, PATIENT);
+  const other = RedisRateLimiter.create(new Proxy(redis, {}), "api", 1000, PATIENT);
   for (let i = 0; i < 10; i++) {
     await Promise.all(Array.from({ length: 40 }, () => limiter.tryAcquire()));
     await Promise.all([limiter.peek(), limiter.decide(), other.tryAcquire(), other.peek()]);
@@ -87,8 +88,8 @@ test("peeks, refused calls, many calls at once and other processes do not look l
 });
 
 test("a state that has expired or was removed does not look like a rollback", async () => {
-  const limiter = RedisRateLimiter.create(redis, "api", 1e6);
-  const other = RedisRateLimiter.create(new Proxy(redis, {}), "api", 1e6);
+  const limiter = RedisRateLimiter.create(redis, "api", 1e6, PATIENT);
+  const other = RedisRateLimiter.create(new Proxy(redis, {}), "api", 1e6, PATIENT);
   for (let i = 0; i < 3; i++) {
     await limiter.acquire();
     await redis.del(KEY);
@@ -101,7 +102,12 @@ test("a state that has expired or was removed does not look like a rollback", as
 });
 
 test("the states of different keys are distinguished", async () => {
-  const limiter = RedisLimiter.create(redis, "api", slidingWindow({ limit: 9, windowMs: 60_000 }));
+  const limiter = RedisLimiter.create(
+    redis,
+    "api",
+    slidingWindow({ limit: 9, windowMs: 60_000 }),
+    PATIENT,
+  );
   const [one, two] = [limiter.for("one"), limiter.for("two")];
   await one.acquire();
   const [key = ""] = await redis.keys("*one*");
@@ -117,8 +123,8 @@ test("the states of different keys are distinguished", async () => {
 function two(client = redis): readonly [RedisRateLimiter, RedisLimiter] {
   const window = slidingWindow({ limit: 1e6, windowMs: 60_000 });
   return [
-    RedisRateLimiter.create(client, "api", 1e6),
-    RedisLimiter.create(client, "other", window),
+    RedisRateLimiter.create(client, "api", 1e6, PATIENT),
+    RedisLimiter.create(client, "other", window, PATIENT),
   ];
 }
 
@@ -185,7 +191,12 @@ test("a mix of combined and single calls of several processes does not look like
   const processes = [two(), two(new Proxy(redis, {}))];
   const window = slidingWindow({ limit: 5, windowMs: 1000 });
   const calls = processes.flatMap(([api, other], i) => {
-    const tight = RedisLimiter.create(i === 0 ? redis : new Proxy(redis, {}), "tight", window);
+    const tight = RedisLimiter.create(
+      i === 0 ? redis : new Proxy(redis, {}),
+      "tight",
+      window,
+      PATIENT,
+    );
     const [all, twice] = [allOf(api, other, tight), allOf(api, api)];
     return [
       () => all.tryAcquire(),

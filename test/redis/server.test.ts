@@ -45,7 +45,7 @@ function nobodyListens(port: number): Promise<void> {
 }
 
 // a replica that restarts copies its master anew, and may wait seconds for that
-const servers = suite("redis servers", { timeoutMs: 60_000 });
+const servers = suite("redis servers");
 
 // Downloading one, on a new machine, may take longer than a test may.
 servers.before(async () => {

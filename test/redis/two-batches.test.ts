@@ -5,6 +5,7 @@ import { freshUrl } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
 import { type IoredisLike, type RedisClient, RedisRateLimiter } from "../../src/redis/index.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
+import { PATIENT } from "../support/patient.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("two batches in flight");
@@ -70,7 +71,7 @@ async function closedLoop(limiter: RedisRateLimiter, callers: number, rounds: nu
 test("many callers of one name: the second batch leaves before the first is answered", async () => {
   const counted = new Counted();
   const client = ioredis(counted);
-  const limiter = RedisRateLimiter.create(client, "hot", 1e9);
+  const limiter = RedisRateLimiter.create(client, "hot", 1e9, PATIENT);
   await limiter.acquire();
   // permits for all have been stored: no caller waits for an instant
   await until("permits are available", async () => (await limiter.decide(10_000)).allowed);
@@ -86,7 +87,7 @@ test("many callers of one name: the second batch leaves before the first is answ
 for (const [kind, clientOf] of Object.entries(unordered)) {
   test(`${kind} may change the order of commands: one batch at a time`, async () => {
     const counted = new Counted();
-    const limiter = RedisRateLimiter.create(clientOf(counted), kind, 1e9);
+    const limiter = RedisRateLimiter.create(clientOf(counted), kind, 1e9, PATIENT);
     await closedLoop(limiter, 200, 3);
     assert.is(counted.most, 1);
   });
@@ -120,6 +121,7 @@ test("a limiter that prefetches has one batch in flight", async () => {
   const counted = new Counted();
   const client = ioredis(counted);
   const limiter = RedisRateLimiter.create(client, "prefetched", 1e6, {
+    ...PATIENT,
     prefetch: { permits: 100 },
   });
   await Promise.all(Array.from({ length: 200 }, () => limiter.acquire(200)));
@@ -128,7 +130,7 @@ test("a limiter that prefetches has one batch in flight", async () => {
 });
 
 test("callers of two batches are granted in the order of their calls, at the limit's rate", async () => {
-  const limiter = RedisRateLimiter.create(redis, "paced", 2000);
+  const limiter = RedisRateLimiter.create(redis, "paced", 2000, PATIENT);
   const startMs = performance.now();
   await limiter.acquire();
   const order: number[] = [];
@@ -148,7 +150,7 @@ test("callers of two batches are granted in the order of their calls, at the lim
 });
 
 test("reset: what returns to the old state arrives before it, not after it", async () => {
-  const limiter = RedisRateLimiter.create(redis, "reset", 1, { burstSeconds: 1000 });
+  const limiter = RedisRateLimiter.create(redis, "reset", 1, { ...PATIENT, burstSeconds: 1000 });
   const gone = new AbortController();
   const callers = Array.from({ length: 200 }, () =>
     limiter.acquire(1, { signal: gone.signal }).catch(() => {}),

@@ -95,7 +95,7 @@ const clients = fc.array(fc.array(fc.constantFrom(1, 1, 2, 3), { minLength: 1, m
 });
 const faults = fc.array(fault, { minLength: 20, maxLength: 60 });
 
-const test = suite("casStore, random interleavings with faults", { timeoutMs: 60_000 });
+const test = suite("casStore, random interleavings with faults");
 
 test("each batch is charged at most once, and every grant is charged", async () => {
   let lost = 0;

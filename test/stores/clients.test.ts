@@ -24,6 +24,7 @@ import {
 import { type Script, scriptRunner } from "../../src/stores/redis/client.ts";
 import { isPermanent } from "../../src/stores/redis/permanent.ts";
 import { failure } from "../support/limiter/watch.ts";
+import { PATIENT } from "../support/patient.ts";
 import { startUpstash, TOKEN } from "../support/redis/upstash-server.ts";
 import { suite } from "../support/suite.ts";
 
@@ -133,9 +134,7 @@ const clients: Record<string, Open> = {
   },
 };
 
-const LONG_TIMEOUT = { timeoutMs: 30_000 };
-
-const single = suite("redis clients", { timeoutMs: 30_000 });
+const single = suite("redis clients");
 let server: RedisServer;
 
 single.before(async () => {
@@ -155,7 +154,7 @@ async function exercise(
   { client, subscribes, flushScripts, isAlive }: Opened,
   wrongTyped: () => unknown,
 ) {
-  const limiter = RedisRateLimiter.create(client, "a", 0.001, LONG_TIMEOUT);
+  const limiter = RedisRateLimiter.create(client, "a", 0.001, PATIENT);
   assert.is(await limiter.tryAcquire(), true);
   assert.is(await limiter.tryAcquire(), false);
   const { allowed, waitMs } = await limiter.decide();
@@ -164,7 +163,7 @@ async function exercise(
   assert.is(await limiter.tryAcquire(), false);
   assert.is((await limiter.peek()).allowed, false);
 
-  const fast = RedisRateLimiter.create(client, "fast", 1e6, LONG_TIMEOUT);
+  const fast = RedisRateLimiter.create(client, "fast", 1e6, PATIENT);
   await Promise.all(Array.from({ length: 100 }, () => fast.acquire()));
   const reservation = await fast.reserve(1e9);
   await fast.setRate(1000);
@@ -178,20 +177,22 @@ async function exercise(
     client,
     "名 {a}\n",
     { one: smoothBursty({ permitsPerSecond: 1 }), two: smoothBursty({ permitsPerSecond: 1 / 3 }) },
-    LONG_TIMEOUT,
+    PATIENT,
   );
   assert.is(await two.tryAcquire({ one: 1, two: 2 }), true);
   assert.is((await two.decide()).policy, "two");
 
   const places = () =>
-    RedisConcurrencyLimiter.create(client, "places", 1, { ...LONG_TIMEOUT, leaseMs: 300_000 });
+    RedisConcurrencyLimiter.create(client, "places", 1, {
+      ...PATIENT,
+      ...PATIENT,
+      leaseMs: 300_000,
+    });
   if (subscribes) await handOver(places(), places());
   else assert.throws(places, /cannot be duplicated, or not subscribe: .*options.subscriber/);
 
   await wrongTyped();
-  const wrong = await failure(() =>
-    RedisRateLimiter.create(client, "list", 5, LONG_TIMEOUT).acquire(),
-  );
+  const wrong = await failure(() => RedisRateLimiter.create(client, "list", 5, PATIENT).acquire());
   assert.instance(wrong, StoreUnavailableError);
   assert.match(`${(wrong as Error).cause}`, "WRONGTYPE");
   await isAlive();
@@ -235,7 +236,7 @@ for (const name of reporting) {
     const client = opened.client as RedisClient & EventEmitter;
     client.on("error", () => {});
     try {
-      const options = { ...LONG_TIMEOUT, whenUnavailable: "local", instances: 1 } as const;
+      const options = { ...PATIENT, whenUnavailable: "local", instances: 1 } as const;
       const limiter = RedisRateLimiter.create(client, "reported", 1000, options);
       await limiter.acquire();
       const noticed = new Promise((resolve) => client.once("reconnecting", resolve));
@@ -243,7 +244,7 @@ for (const name of reporting) {
       await noticed;
       const asked = performance.now();
       await limiter.acquire();
-      assert.ok(performance.now() - asked < LONG_TIMEOUT.timeoutMs / 2);
+      assert.ok(performance.now() - asked < PATIENT.timeoutMs / 2);
       assert.is(limiter.state, "unavailable");
       await proxy.open();
       await until("the end of the outage", () => limiter.state === "ready");
@@ -259,8 +260,8 @@ single("calls of the application's own client may share the turn with a limiter'
   await server.ask("FLUSHALL");
   const redis = new Redis(server.url, { enableAutoPipelining: true });
   try {
-    const limiter = RedisRateLimiter.create(redis, "a", 1000, LONG_TIMEOUT);
-    const other = RedisRateLimiter.create(redis, "b", 1000, LONG_TIMEOUT);
+    const limiter = RedisRateLimiter.create(redis, "a", 1000, PATIENT);
+    const other = RedisRateLimiter.create(redis, "b", 1000, PATIENT);
     const all = await Promise.all([
       redis.set("mine", "1"),
       limiter.acquire(),
@@ -296,7 +297,7 @@ single("a client that is not connected yet, or no longer, causes no hang", async
 
 single.run();
 
-const clusters = suite("redis clients, cluster", { timeoutMs: 60_000 });
+const clusters = suite("redis clients, cluster");
 let cluster: RedisCluster;
 
 clusters.before(async () => {
@@ -378,7 +379,7 @@ for (const [name, open] of Object.entries(clusterClients)) {
         await Promise.all(tried);
       });
       const limiters = Array.from({ length: 30 }, (_, i) =>
-        RedisRateLimiter.create(opened.client, `limiter ${i}`, 0.001, LONG_TIMEOUT),
+        RedisRateLimiter.create(opened.client, `limiter ${i}`, 0.001, PATIENT),
       );
       const first = await Promise.all(limiters.map((limiter) => limiter.tryAcquire()));
       const second = await Promise.all(limiters.map((limiter) => limiter.tryAcquire()));
@@ -401,7 +402,7 @@ for (const [name, open] of Object.entries(clusterClients)) {
     try {
       const policy = fixedWindow({ limit: 2, windowMs: 60_000, align: "first" });
       const make = (key: string, hashTag?: string) =>
-        RedisLimiter.create(opened.client, key, policy, { ...LONG_TIMEOUT, hashTag });
+        RedisLimiter.create(opened.client, key, policy, { ...PATIENT, ...PATIENT, hashTag });
       const tagged = [make("wide", "shop"), make("narrow", "shop")] as const;
       await tagged[1].acquire(2);
       const together = allOf(...tagged);
@@ -497,7 +498,7 @@ choosing("an object that is no client is refused, and the error says what would 
   const strange = [undefined, null, 5, "redis://localhost", {}, [], () => {}, { get() {} }];
   for (const bad of [...strange, { runScript: "no" }, new Map()] as never[]) {
     assert.throws(
-      () => RedisRateLimiter.create(bad, "a", 5),
+      () => RedisRateLimiter.create(bad, "a", 5, PATIENT),
       (error: unknown) => error instanceof TypeError && /runScript/.test(error.message),
     );
   }
@@ -527,7 +528,7 @@ choosing("an object that only looks like a client is refused with the likely mis
     [5, /got 5/],
   ];
   for (const [client, mistake] of cases) {
-    const create = () => RedisRateLimiter.create(client as RedisClient, "a", 5);
+    const create = () => RedisRateLimiter.create(client as RedisClient, "a", 5, PATIENT);
     assert.throws(create, mistake);
     assert.throws(create, /redis must be a client of ioredis .*createSentinel.*runScript/);
   }
@@ -541,8 +542,8 @@ for (const [name, evalsha] of Object.entries({
 })) {
   choosing(`a client that ${name} fails calls, and causes no other error`, async () => {
     const client = { evalsha, eval: evalsha } as unknown as RedisClient;
-    const one = RedisRateLimiter.create(client, "a", 5);
-    const both = allOf(one, RedisRateLimiter.create(client, "b", 5));
+    const one = RedisRateLimiter.create(client, "a", 5, PATIENT);
+    const both = allOf(one, RedisRateLimiter.create(client, "b", 5, PATIENT));
     // its hash is known from the second call on
     for (let i = 0; i < 2; i++) {
       for (const ask of [() => one.tryAcquire(), () => both.tryAcquire()]) {

@@ -4,7 +4,7 @@ import { type PostgresClient, postgresStore } from "../../src/postgres.ts";
 import { type CasBackend, casStore, type Store, StoreRateLimiter } from "../../src/store.ts";
 import { suite } from "../support/suite.ts";
 
-const test = suite("hostile backends", { timeoutMs: 60_000 });
+const test = suite("hostile backends");
 
 const unhandled: unknown[] = [];
 const note = (reason: unknown) => unhandled.push(reason);

@@ -32,7 +32,7 @@ const onRedis: Create = async (permitsPerSecond, options) => {
   return limiter;
 };
 
-const test = suite("recorded runs of Guava, on Redis", { timeoutMs: 60_000 });
+const test = suite("recorded runs of Guava, on Redis");
 
 test.before(async () => {
   await redisServer();

@@ -29,6 +29,7 @@ import { describeState } from "../../src/stores/state-bytes.ts";
 import type { StoreRequest } from "../../src/stores/store.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { failure } from "../support/limiter/watch.ts";
+import { PATIENT } from "../support/patient.ts";
 import { MapBackend } from "../support/stores/map-backend.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";
@@ -36,15 +37,12 @@ import { suite } from "../support/suite.ts";
 const HOUR_MS = 3_600_000;
 const RUNS = Number(process.env.RUNS ?? 120);
 
-/** Long enough for a machine that is busy with other work. */
-const LONG_TIMEOUT = { timeoutMs: 30_000 };
-
 let redis: Redis;
 let url: string;
 
 /** A suite with a client of an empty database. */
-function redisSuite(title: string, timeoutMs = 30_000) {
-  const test = suite(title, { timeoutMs });
+function redisSuite(title: string) {
+  const test = suite(title);
   test.before(async () => {
     await redisServer();
     url = await freshUrl();
@@ -65,7 +63,11 @@ function open(
   options: RedisRateLimiterOptions = {},
   client: Redis = redis,
 ): RedisRateLimiter {
-  return RedisRateLimiter.create(client, name, permitsPerSecond, { ...LONG_TIMEOUT, ...options });
+  return RedisRateLimiter.create(client, name, permitsPerSecond, {
+    ...PATIENT,
+    ...PATIENT,
+    ...options,
+  });
 }
 
 // -- memory --
@@ -304,8 +306,8 @@ trace("refusals and peeks write nothing: neither the state nor its expiry", asyn
   const more = { ...policies, tokens: smoothWarmingUp({ permitsPerSecond: 1, warmupMs: 1000 }) };
   const limiters: readonly (readonly [string, RemoteLimiter])[] = [
     ["rate", open("rate", 0.01, { maxWaiting: 0 })],
-    ["one", RedisLimiter.create(redis, "one", policies, { ...LONG_TIMEOUT, maxWaiting: 0 })],
-    ["two", RedisLimiter.create(redis, "two", more, { ...LONG_TIMEOUT, maxWaiting: 0 })],
+    ["one", RedisLimiter.create(redis, "one", policies, { ...PATIENT, ...PATIENT, maxWaiting: 0 })],
+    ["two", RedisLimiter.create(redis, "two", more, { ...PATIENT, ...PATIENT, maxWaiting: 0 })],
   ];
   for (const [name, limiter] of limiters) {
     await limiter.peek();
@@ -454,7 +456,7 @@ names("ioredis' own keyPrefix comes before the limiter's", async () => {
 names("two limiters of one name share it, even if they are of different kinds", async () => {
   const policy = smoothBursty({ permitsPerSecond: 0.001 });
   assert.is(await open("a", 0.001).tryAcquire(), true);
-  assert.is(await RedisLimiter.create(redis, "a", policy, LONG_TIMEOUT).tryAcquire(), false);
+  assert.is(await RedisLimiter.create(redis, "a", policy, PATIENT).tryAcquire(), false);
 });
 
 names.run();
@@ -475,7 +477,7 @@ async function trouble(call: () => Promise<unknown>, words: RegExp): Promise<voi
 
 const KEY = "l:troubled";
 
-const faults = suite("redis store, trouble", { timeoutMs: 60_000 });
+const faults = suite("redis store, trouble");
 let server: RedisServer;
 
 faults.before(async () => {
@@ -707,7 +709,7 @@ faults("READONLY: a replica refuses writes, and answers peeks and refusals", asy
     const { allowed, remaining } = await there.peek();
     assert.equal([allowed, remaining], [false, 0]);
     assert.is(await there.tryAcquire(), false);
-    const leases = RedisConcurrencyLimiter.create(client, "troubled", 1);
+    const leases = RedisConcurrencyLimiter.create(client, "troubled", 1, PATIENT);
     await trouble(() => leases.peek(), /READONLY/);
     await leases.close();
   } finally {
@@ -786,7 +788,12 @@ faults("no server: refused, and a closed client reports this", async () => {
 faults("an invalid reply is an error that shows the reply", async () => {
   const wrongCounts = ["0*2", "0*0", "0*-1", "0*x", "0*1e15", "0 0", "s5\t0*1e15"];
   for (const strange of [null, undefined, 7, [], "", "s5", "s5\t0\t0", ...wrongCounts]) {
-    const limiter = RedisRateLimiter.create({ runScript: async () => strange }, "troubled", 5);
+    const limiter = RedisRateLimiter.create(
+      { runScript: async () => strange },
+      "troubled",
+      5,
+      PATIENT,
+    );
     await trouble(
       () => limiter.acquire(),
       /the script answered .*( to 1 requests|, which is not a text)/,
@@ -798,8 +805,8 @@ faults("an invalid reply to a combination is an error too, and every call ends",
   for (const strange of [null, undefined, 7, [], "s5", [null], ["+"], [{}], ["+1\ts5"]]) {
     const redis = { runScript: async () => strange };
     const both = allOf(
-      RedisRateLimiter.create(redis, "troubled", 5),
-      RedisRateLimiter.create(redis, "troubled too", 5),
+      RedisRateLimiter.create(redis, "troubled", 5, PATIENT),
+      RedisRateLimiter.create(redis, "troubled too", 5, PATIENT),
     );
     const ends = await Promise.allSettled([both.acquire(), both.tryAcquire(), both.decide()]);
     for (const end of ends) {

@@ -6,6 +6,7 @@ import { smoothBursty } from "../../src/index.ts";
 import { RedisLimiter, StoreUnavailableError } from "../../src/redis/index.ts";
 import type { Script, ScriptRunner } from "../../src/stores/redis/client.ts";
 import { ScriptCoalescer } from "../../src/stores/redis/script-coalescer.ts";
+import { PATIENT } from "../support/patient.ts";
 import { suite } from "../support/suite.ts";
 
 const both = (name: string) => ({
@@ -139,7 +140,7 @@ test.after(() => {
 test("on Redis: many limiters in a call, and one whose key holds a foreign value", async () => {
   await redis.lpush("l:strange", "what is this?");
   const limiterOf = (name: string) =>
-    RedisLimiter.create(redis, name, smoothBursty({ permitsPerSecond: 1 }));
+    RedisLimiter.create(redis, name, smoothBursty({ permitsPerSecond: 1 }), PATIENT);
   const limiters = ["a", "strange", "b"].map(limiterOf);
   const [a, strange, b] = await Promise.all(
     limiters.map((limiter) => limiter.decide().catch((error: unknown) => error)),
@@ -188,7 +189,12 @@ test("a client that throws: callers get an error, at a limiter of one key and of
       throw new Error("broken");
     },
   } as unknown as ScriptRunner;
-  const limiter = RedisLimiter.create(redis, "broken", smoothBursty({ permitsPerSecond: 5 }));
+  const limiter = RedisLimiter.create(
+    redis,
+    "broken",
+    smoothBursty({ permitsPerSecond: 5 }),
+    PATIENT,
+  );
   for (const call of [
     () => limiter.acquire(),
     () => Promise.all([limiter.for("a").acquire(), limiter.for("b").acquire()]),

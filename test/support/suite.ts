@@ -1,7 +1,7 @@
 import * as uvu from "uvu";
 
 /** How long one test may take, in ms, unless its suite says otherwise. */
-const DEFAULT_TIMEOUT_MS = 20_000;
+const DEFAULT_TIMEOUT_MS = 60_000;
 
 // Captured now, because tests replace the global timers by fake ones.
 const { setTimeout, clearTimeout } = globalThis;

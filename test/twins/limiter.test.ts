@@ -138,7 +138,7 @@ class Player {
   }
 }
 
-const limiters = suite("limiters in this process and on Redis", { timeoutMs: 60_000 });
+const limiters = suite("limiters in this process and on Redis");
 
 let watched: Watched;
 

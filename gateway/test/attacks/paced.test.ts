@@ -66,7 +66,7 @@ async function rateIsFree({ clock, limiter }: Paced): Promise<void> {
 
 const whole = (res: ServerResponse) => void res.end(Buffer.alloc(1_000_000));
 
-const test = suite("attacks: paced responses", { timeoutMs: 30_000 });
+const test = suite("attacks: paced responses");
 
 for (const [how, leave] of Object.entries(LEAVES)) {
   test(`a client pipelines ${MANY} requests and ${how}: its responses take no more of the rate`, () =>

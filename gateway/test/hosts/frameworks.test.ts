@@ -10,7 +10,7 @@ import { suite } from "../../../test/support/suite.ts";
 
 const run = promisify(execFile);
 
-const test = suite("frameworks", { timeoutMs: 60_000 });
+const test = suite("frameworks");
 
 const EXAMPLES: Readonly<Record<string, readonly RegExp[]>> = {
   nestjs: [

@@ -16,7 +16,7 @@ import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import { type LimitRateOptions, limitRate, type ResponseRate } from "../../src/index.ts";
 
-const test = suite("limitRate", { timeoutMs: 30_000 });
+const test = suite("limitRate");
 
 const BYTES = 100_000;
 const BODY = "0123456789".repeat(BYTES / 10);

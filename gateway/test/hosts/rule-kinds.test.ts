@@ -15,7 +15,7 @@ async function turns(): Promise<void> {
 }
 
 for (const [name, [host, ask]] of Object.entries(EVERY)) {
-  const test = suite(`rules of all kinds on ${name}`, { timeoutMs: 3000 });
+  const test = suite(`rules of all kinds on ${name}`);
 
   const serving = async (
     rules: UrlRules["rules"],

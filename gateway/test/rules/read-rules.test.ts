@@ -7,7 +7,7 @@ import { type ReadOptions, type RequestRule, RulesError, readRules } from "../..
 /** Processor time: other work on the machine does not count. */
 const cpuMs = () => process.cpuUsage().user / 1000;
 
-const test = suite("rules", { timeoutMs: 60_000 });
+const test = suite("rules");
 
 /** What is wrong, a line each. */
 function problems(text: string, options: ReadOptions = {}): string[] {

@@ -9,6 +9,7 @@ import { RedisRateLimiter } from "../../../src/redis/index.ts";
 import { httpServer } from "../../support/fetch/http-server.ts";
 import { bursts, WindowCounter } from "../../support/fetch/window-server.ts";
 import { failure } from "../../support/limiter/watch.ts";
+import { PATIENT } from "../../support/patient.ts";
 import { suite } from "../../support/suite.ts";
 
 const test = suite("limited fetch, real servers");
@@ -93,7 +94,7 @@ test("on Redis a refusal also delays requests of other processes", async () => {
   );
   const redis = new Redis(await freshUrl());
   try {
-    const make = () => RedisRateLimiter.create(redis, "api", 1000);
+    const make = () => RedisRateLimiter.create(redis, "api", 1000, PATIENT);
     const [here, there] = [make(), make()];
     const startedAt = performance.now();
     const first = limitedFetch(here)(server.url);

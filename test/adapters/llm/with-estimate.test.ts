@@ -6,6 +6,7 @@ import { Limiter, type Permits, tokenBucket } from "../../../src/index.ts";
 import { RedisLimiter, StoreUnavailableError } from "../../../src/redis/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { failure, turn, watch } from "../../support/limiter/watch.ts";
+import { PATIENT } from "../../support/patient.ts";
 import { elsewhere } from "../../support/streams/forms.ts";
 import { suite } from "../../support/suite.ts";
 
@@ -256,7 +257,7 @@ test("bad arguments are refused before anything happens", async () => {
 test("withEstimate works on Redis too", async () => {
   const redis = new Redis(await freshUrl());
   try {
-    const limiter = RedisLimiter.create(redis, "model", policies);
+    const limiter = RedisLimiter.create(redis, "model", policies, PATIENT);
     await withEstimate(limiter, estimate, (settle) => settle({ tokens: 120 }));
     await failure(() =>
       withEstimate(limiter, estimate, () => Promise.reject(new Error("no")), {

@@ -11,7 +11,7 @@ import { FakeClock } from "../../../src/testing/index.ts";
 import { failure, turn } from "../../support/limiter/watch.ts";
 import { suite } from "../../support/suite.ts";
 
-const test = suite("p-queue: behaviours", { timeoutMs: 20_000 });
+const test = suite("p-queue: behaviours");
 
 type Queue = PQueue | PacedQueue;
 interface Options {

@@ -6,9 +6,10 @@ import { tokenBucket } from "../../../src/index.ts";
 import { RedisLimiter, RedisRateLimiter } from "../../../src/redis/index.ts";
 import { connect, RemoteClock, type Watched } from "../../support/limiter/remote.ts";
 import { failure, turn } from "../../support/limiter/watch.ts";
+import { PATIENT } from "../../support/patient.ts";
 import { suite } from "../../support/suite.ts";
 
-const test = suite("p-queue: on Redis", { timeoutMs: 60_000 });
+const test = suite("p-queue: on Redis");
 
 let watched: Watched;
 test.before(async () => {
@@ -21,7 +22,11 @@ test("two queues share one limit, and each keeps its own order", async () => {
   const clock = new RemoteClock();
   const name = watched.fresh();
   const queues = [0, 1].map(() => {
-    const limiter = RedisRateLimiter.create(watched.runner, name, 10, { clock, burstSeconds: 0 });
+    const limiter = RedisRateLimiter.create(watched.runner, name, 10, {
+      ...PATIENT,
+      clock,
+      burstSeconds: 0,
+    });
     return new PacedQueue({ limiter, concurrency: 3 });
   });
   const starts: { at: number; queue: number; priority: number }[] = [];
@@ -44,7 +49,10 @@ test("two queues share one limit, and each keeps its own order", async () => {
 test("permits of an aborted job are not taken", async () => {
   const clock = new RemoteClock();
   const policy = tokenBucket({ capacity: 4, refill: 1, everyMs: 100 });
-  const limiter = RedisLimiter.create(watched.runner, watched.fresh(), policy, { clock });
+  const limiter = RedisLimiter.create(watched.runner, watched.fresh(), policy, {
+    ...PATIENT,
+    clock,
+  });
   const queue = new PacedQueue({ limiter });
   const starts: string[] = [];
   const run = (name: string) => () => void starts.push(`${name} ${clock.now()}`);
@@ -61,7 +69,7 @@ test("permits of an aborted job are not taken", async () => {
 
 test("while Redis is unavailable the next job rejects with a StoreUnavailableError", async () => {
   const runner = { runScript: () => Promise.reject(new Error("away")) };
-  const limiter = RedisRateLimiter.create(runner, watched.fresh(), 10);
+  const limiter = RedisRateLimiter.create(runner, watched.fresh(), 10, PATIENT);
   const queue = new PacedQueue({ limiter, concurrency: 1 });
   const called: string[] = [];
   const errors = await Promise.all(

@@ -12,7 +12,7 @@ const loads = await import("p-queue-10").then(
 );
 const isParent = process.env.P_QUEUE !== "10";
 
-const test = suite("p-queue 10", { timeoutMs: 60_000 });
+const test = suite("p-queue 10");
 
 function run(...args: string[]): void {
   const { status, stdout, stderr } = spawnSync(process.execPath, args, {

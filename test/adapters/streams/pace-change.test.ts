@@ -127,7 +127,7 @@ function flow(form: string, limiter: Limiter, clock: FakeClock, streams: number)
 }
 
 for (const form of Object.keys(forms)) {
-  const test = suite(`streams at another rate, ${form}`, { timeoutMs: 10_000 });
+  const test = suite(`streams at another rate, ${form}`);
 
   for (const { name, at, gapMs, least } of samples) {
     for (const rate of [200 * KB, 10 * KB]) {

@@ -24,7 +24,7 @@ const BUSY = 4;
 
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 
-const test = suite("streams in real time", { timeoutMs: 60_000 });
+const test = suite("streams in real time");
 
 for (const [form, pass] of Object.entries(forms)) {
   test(`64 MiB at 8 MiB a second: ${form}`, async () => {

@@ -102,7 +102,7 @@ const expected = new Map(
 const ends = new Map<History["kind"], { end: number; closeCall: number; fault: number }>();
 let steps = 0;
 
-const test = suite("recorded runs of Guava", { timeoutMs: 30_000 });
+const test = suite("recorded runs of Guava");
 
 for (const histories of [named, random]) {
   const kinds = new Set(histories.map(({ kind }) => kind));

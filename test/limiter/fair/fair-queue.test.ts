@@ -31,7 +31,7 @@ async function end({ clock, store, limiters }: ReturnType<typeof processes>) {
   await closed;
 }
 
-const across = suite("fair limiters in several processes", { timeoutMs: 60_000 });
+const across = suite("fair limiters in several processes");
 
 across("a new caller waits for at most the windows of the other processes", async () => {
   const rates = fc.constantFrom(3, 50, 400, 2000);

@@ -6,7 +6,7 @@ import { FakeClock } from "../../../src/testing/index.ts";
 import { watch } from "../../support/limiter/watch.ts";
 import { suite } from "../../support/suite.ts";
 
-const test = suite("fair limiter, properties", { timeoutMs: 60_000 });
+const test = suite("fair limiter, properties");
 
 const SHARES = ["a", "b", "c", "d"];
 

@@ -132,7 +132,7 @@ async function play(policy: Policy, actions: readonly Deed[]) {
   return { used, seconds, absences, partial, cutOff: cutOffMs / 1000 };
 }
 
-const outages = suite("outages", { timeoutMs: 60_000 });
+const outages = suite("outages");
 let timers: FakeTimers.Clock;
 
 outages.before.each(() => {

@@ -63,7 +63,7 @@ limiterSuite(
 
 // -- the store --
 
-const store = suite("postgresStore", { timeoutMs: 60_000 });
+const store = suite("postgresStore");
 
 /** How many of that many permits are granted, one by one and all at once. */
 async function granted(limiters: readonly StoreLimiter[], calls: number): Promise<number> {
@@ -390,7 +390,7 @@ store("a server that crashes: an outage, then an empty table", async () => {
 
 store.run();
 
-const closing = suite("PostgreSQL, after", { timeoutMs: 60_000 });
+const closing = suite("PostgreSQL, after");
 closing("the server ends", async () => {
   await Promise.all(pools.map((one) => one.end()));
   await server.stop();

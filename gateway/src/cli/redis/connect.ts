@@ -38,6 +38,8 @@ export async function withRedis<Result>(
     cluster = new clients.Cluster([{ host, port }], {
       lazyConnect: true,
       clusterRetryStrategy: () => null,
+      // ioredis gives up after one second, and it asks only once
+      slotsRefreshTimeout: 10_000,
       redisOptions: { username, password, tls },
     });
     cluster.on("error", onError);

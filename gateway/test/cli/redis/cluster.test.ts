@@ -2,10 +2,11 @@ import { Cluster } from "ioredis";
 import { RedisConcurrencyLimiter, RedisRateLimiter } from "smooth-limiter/redis";
 import * as assert from "uvu/assert";
 import { type RedisCluster, startCluster } from "../../../../scripts/redis/cluster.ts";
+import { PATIENT } from "../../../../test/support/patient.ts";
 import { suite } from "../../../../test/support/suite.ts";
 import { cli } from "../../support/cli/run.ts";
 
-const test = suite("command line: redis on a Cluster", { timeoutMs: 60_000 });
+const test = suite("command line: redis on a Cluster");
 
 let cluster: RedisCluster;
 let client: Cluster;
@@ -21,9 +22,9 @@ test.after(async () => {
 
 test("ls finds the limiters of all masters, and a limiter is changed on its own", async () => {
   const names = Array.from({ length: 12 }, (_, i) => `api-${i}`);
-  const limiters = names.map((name) => RedisRateLimiter.create(client, name, 10));
+  const limiters = names.map((name) => RedisRateLimiter.create(client, name, 10, PATIENT));
   await Promise.all(limiters.map((limiter) => limiter.acquire(100)));
-  const reports = RedisConcurrencyLimiter.create(client, "reports", 2);
+  const reports = RedisConcurrencyLimiter.create(client, "reports", 2, PATIENT);
   const lease = await reports.acquire();
   const sizes = await Promise.all(client.nodes("master").map((node) => node.dbsize()));
   assert.ok(

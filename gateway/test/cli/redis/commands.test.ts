@@ -4,6 +4,7 @@ import { fixedWindow, gcra, smoothBursty } from "smooth-limiter";
 import { RedisConcurrencyLimiter, RedisLimiter, RedisRateLimiter } from "smooth-limiter/redis";
 import * as assert from "uvu/assert";
 import { freshUrl, startRedis } from "../../../../scripts/redis/server.ts";
+import { PATIENT } from "../../../../test/support/patient.ts";
 import { suite } from "../../../../test/support/suite.ts";
 import { run as program } from "../../../src/cli/program.ts";
 import { cli } from "../../support/cli/run.ts";
@@ -40,15 +41,20 @@ async function dump(): Promise<Record<string, string>> {
 }
 
 test("ls lists limiters of every kind, and changes nothing", async () => {
-  await RedisRateLimiter.create(redis, "github", 10).acquire(100);
-  const users = RedisLimiter.create(redis, "api[x%", gcra({ limit: 100, periodMs: 60_000 }));
+  await RedisRateLimiter.create(redis, "github", 10, PATIENT).acquire(100);
+  const users = RedisLimiter.create(
+    redis,
+    "api[x%",
+    gcra({ limit: 100, periodMs: 60_000 }),
+    PATIENT,
+  );
   await users.for("ann[1]").tryAcquire(3);
   const both = {
     second: gcra({ limit: 5, periodMs: 1000 }),
     hour: gcra({ limit: 1, periodMs: 3_600_000 }),
   };
-  await RedisLimiter.create(redis, "both", both).tryAcquire();
-  const reports = RedisConcurrencyLimiter.create(redis, "reports", 2);
+  await RedisLimiter.create(redis, "both", both, PATIENT).tryAcquire();
+  const reports = RedisConcurrencyLimiter.create(redis, "reports", 2, PATIENT);
   const lease = await reports.acquire();
   await redis.set("l:other", "no limiter");
   await redis.hset("l:hash", { a: 1 });
@@ -83,15 +89,16 @@ test("ls lists limiters of every kind, and changes nothing", async () => {
 });
 
 test("ls shows only what is asked for", async () => {
-  for (const name of ["a", "b", "c"]) await RedisRateLimiter.create(redis, name, 1).acquire();
-  await RedisRateLimiter.create(redis, "a", 1, { prefix: "own*:" }).acquire();
+  for (const name of ["a", "b", "c"])
+    await RedisRateLimiter.create(redis, name, 1, PATIENT).acquire();
+  await RedisRateLimiter.create(redis, "a", 1, { ...PATIENT, prefix: "own*:" }).acquire();
   assert.match((await run("ls", "--top", "2")).out, "3 limiters, 1 not shown");
   assert.equal((await readJson("ls", "--prefix", "own*:")).length, 1);
   assert.is((await run("ls", "--prefix", "x")).out, "no limiters\n");
 });
 
 test("show says who holds leases and who waits", async () => {
-  const reports = RedisConcurrencyLimiter.create(redis, "reports", 1, { subscriber });
+  const reports = RedisConcurrencyLimiter.create(redis, "reports", 1, { ...PATIENT, subscriber });
   const lease = await reports.acquire();
   const waiting = reports.acquire();
   await reports.setLimit(1);
@@ -107,7 +114,7 @@ test("show says who holds leases and who waits", async () => {
 });
 
 test("show says in sentences when permits are back", async () => {
-  const github = RedisRateLimiter.create(redis, "github", 10);
+  const github = RedisRateLimiter.create(redis, "github", 10, PATIENT);
   await github.acquire();
   await github.pause(60_000);
   const paused = (await run("show", "l:github")).out;
@@ -116,15 +123,15 @@ test("show says in sentences when permits are back", async () => {
   // the second policy keeps the key alive
   const hour = fixedWindow({ limit: 5, windowMs: 3_600_000 });
   const policies = { instant: gcra({ limit: 11, periodMs: 1 }), hour };
-  await RedisLimiter.create(redis, "full", policies).acquire();
+  await RedisLimiter.create(redis, "full", policies, PATIENT).acquire();
   const full = (await run("show", "l:full")).out;
   assert.match(full, "11 of 11 permits left now, all of them now\n");
   assert.match(full, "a request for one permit passes now\n");
 });
 
 test("a command that puts back what was never set says so, and reports no change", async () => {
-  await RedisRateLimiter.create(redis, "github", 10).acquire();
-  const reports = RedisConcurrencyLimiter.create(redis, "reports", 2);
+  await RedisRateLimiter.create(redis, "github", 10, PATIENT).acquire();
+  const reports = RedisConcurrencyLimiter.create(redis, "reports", 2, PATIENT);
   const lease = await reports.acquire();
   const before = await dump();
   for (const [command, key, words] of [
@@ -147,7 +154,7 @@ test("show of nothing has exit code 1", async () => {
 });
 
 test("set-rate holds for all code that declares the same numbers, until reset-rate", async () => {
-  const [here, there] = [1, 2].map(() => RedisRateLimiter.create(redis, "github", 10));
+  const [here, there] = [1, 2].map(() => RedisRateLimiter.create(redis, "github", 10, PATIENT));
   await here?.acquire();
   const { out, code } = await run("set-rate", "l:github", "20");
   assert.is(code, 0);
@@ -167,13 +174,23 @@ test("set-rate holds for all code that declares the same numbers, until reset-ra
 });
 
 test("set-rate of other algorithms scales what comes at once", async () => {
-  const limiter = RedisLimiter.create(redis, "api", gcra({ limit: 10, periodMs: 1000, burst: 4 }));
+  const limiter = RedisLimiter.create(
+    redis,
+    "api",
+    gcra({ limit: 10, periodMs: 1000, burst: 4 }),
+    PATIENT,
+  );
   await limiter.tryAcquire();
   await run("set-rate", "l:api", "20");
   const { limit, policies } = await limiter.peek();
   assert.equal([limit, policies.default.windowMs], [10, 500]);
 
-  const windows = RedisLimiter.create(redis, "w", fixedWindow({ limit: 60, windowMs: 60_000 }));
+  const windows = RedisLimiter.create(
+    redis,
+    "w",
+    fixedWindow({ limit: 60, windowMs: 60_000 }),
+    PATIENT,
+  );
   await windows.tryAcquire();
   await run("set-rate", "l:w", "0.5");
   assert.is((await windows.peek()).limit, 30);
@@ -184,7 +201,7 @@ test("set-rate of several policies asks which", async () => {
     second: gcra({ limit: 5, periodMs: 1000 }),
     slow: smoothBursty({ permitsPerSecond: 1 }),
   };
-  const limiter = RedisLimiter.create(redis, "both", both);
+  const limiter = RedisLimiter.create(redis, "both", both, PATIENT);
   await limiter.tryAcquire();
   const { code, err } = await run("set-rate", "l:both", "3");
   assert.is(code, 2);
@@ -199,7 +216,7 @@ test("set-rate of several policies asks which", async () => {
 });
 
 test("reset and pause act on the limiter of a key", async () => {
-  const users = RedisLimiter.create(redis, "api", gcra({ limit: 2, periodMs: 60_000 }));
+  const users = RedisLimiter.create(redis, "api", gcra({ limit: 2, periodMs: 60_000 }), PATIENT);
   const [ann, bob] = ["ann", "bob"].map((key) => users.for(key));
   await ann?.tryAcquire(2);
   await bob?.tryAcquire(2);
@@ -213,7 +230,7 @@ test("reset and pause act on the limiter of a key", async () => {
 });
 
 test("--dry-run says what would be done, and changes nothing", async () => {
-  await RedisRateLimiter.create(redis, "github", 10).acquire();
+  await RedisRateLimiter.create(redis, "github", 10, PATIENT).acquire();
   const before = await dump();
   for (const args of [
     ["set-rate", "l:github", "5"],
@@ -232,7 +249,7 @@ test("--dry-run says what would be done, and changes nothing", async () => {
 
 test("what cannot be changed is an error that says why, with code 2", async () => {
   await redis.set("l:other", "no limiter");
-  const reports = RedisConcurrencyLimiter.create(redis, "reports", 1);
+  const reports = RedisConcurrencyLimiter.create(redis, "reports", 1, PATIENT);
   const lease = await reports.acquire();
   for (const [key, why] of [
     ["l:never-used", "the declared numbers are unknown"],
@@ -251,7 +268,7 @@ test("what cannot be changed is an error that says why, with code 2", async () =
 });
 
 test("set-limit holds for all code that declares the same limit, until reset-limit", async () => {
-  const reports = RedisConcurrencyLimiter.create(redis, "re[ports", 1, { subscriber });
+  const reports = RedisConcurrencyLimiter.create(redis, "re[ports", 1, { ...PATIENT, subscriber });
   const lease = await reports.acquire();
   const waiting = reports.acquire();
   while ((await readJson("show", "c:re[ports")).waiting.length === 0);
@@ -271,7 +288,7 @@ test("set-limit holds for all code that declares the same limit, until reset-lim
   assert.is((await reports.peek()).limit, 1);
   assert.match((await run("reset-limit", "c:re[ports")).out, "nothing is set over the declared 1");
 
-  const other = RedisConcurrencyLimiter.create(redis, "re[ports", 9);
+  const other = RedisConcurrencyLimiter.create(redis, "re[ports", 9, PATIENT);
   await other.setLimit(7);
   assert.match((await run("set-limit", "c:re[ports", "3")).err, "add --declared 1 or 9");
   assert.equal(await readJson("set-limit", "c:re[ports", "3", "--declared", "9", "--dry-run"), {
@@ -289,10 +306,10 @@ test("set-limit of an idle limiter needs the declared limit, and other keys are 
   assert.is(idle.code, 2);
   assert.match(idle.err, "c:idle: no lease is held, so no code is known to declare a limit");
   assert.is((await run("set-limit", "c:idle", "3", "--declared", "2")).code, 0);
-  const limiter = RedisConcurrencyLimiter.create(redis, "idle", 2);
+  const limiter = RedisConcurrencyLimiter.create(redis, "idle", 2, PATIENT);
   assert.is((await limiter.peek()).limit, 3);
   await limiter.close();
-  await RedisRateLimiter.create(redis, "github", 10).acquire();
+  await RedisRateLimiter.create(redis, "github", 10, PATIENT).acquire();
   await redis.set("limits:api", "5");
   for (const [key, why] of [
     [
@@ -365,7 +382,7 @@ test("set-limit-key changes a limit that is kept in a key, and reset-limit-key r
 
 test("numbers that code has set over a limit in a key are shown and changed as such", async () => {
   await redis.set("limits:api", "25");
-  const limiter = RedisRateLimiter.create(redis, "api", 10, { limitKey: "limits:api" });
+  const limiter = RedisRateLimiter.create(redis, "api", 10, { ...PATIENT, limitKey: "limits:api" });
   await limiter.setRate(30);
   await limiter.acquire();
   assert.match((await run("show", "l:api")).out, "30/s, set; declared 10/s");
@@ -380,7 +397,7 @@ test("numbers that code has set over a limit in a key are shown and changed as s
 });
 
 test("watch draws again, and prints a line of JSON for each look", async () => {
-  await RedisRateLimiter.create(redis, "github", 10).acquire();
+  await RedisRateLimiter.create(redis, "github", 10, PATIENT).acquire();
   const env = { REDIS_URL: url };
   const args = ["redis", "watch", "--every", "1", "--count", "2"];
   const { out } = await cli(args, { env, isTTY: true });
@@ -396,7 +413,7 @@ test("watch draws again, and prints a line of JSON for each look", async () => {
 test("watch connects again after an outage", async () => {
   const server = await startRedis();
   const client = new Redis(server.url);
-  await RedisRateLimiter.create(client, "github", 10).acquire();
+  await RedisRateLimiter.create(client, "github", 10, PATIENT).acquire();
   const looks: { limiters?: object[]; error?: string }[] = [];
   const stdout = Object.assign(new PassThrough(), { isTTY: false });
   const stderr = Object.assign(new PassThrough(), { isTTY: false });

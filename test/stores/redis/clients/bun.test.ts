@@ -9,11 +9,10 @@ import {
   RedisConcurrencyLimiter,
   RedisRateLimiter,
 } from "../../../../src/redis/index.ts";
+import { PATIENT } from "../../../support/patient.ts";
 import { suite } from "../../../support/suite.ts";
 
-const test = suite("Bun.RedisClient", { timeoutMs: 30_000 });
-
-const LONG_TIMEOUT = { timeoutMs: 30_000 };
+const test = suite("Bun.RedisClient");
 
 let server: RedisServer;
 
@@ -65,10 +64,10 @@ class LikeBun implements BunRedisLike {
 
 test("scripts are sent by hash through `send`, alone and combined", async () => {
   const client = new LikeBun();
-  const limiter = RedisRateLimiter.create(client, "a", 0.001, LONG_TIMEOUT);
+  const limiter = RedisRateLimiter.create(client, "a", 0.001, PATIENT);
   assert.equal([await limiter.tryAcquire(), await limiter.tryAcquire()], [true, false]);
   assert.equal(client.sent, ["EVALSHA", "EVAL", "EVALSHA"]);
-  const other = RedisRateLimiter.create(client, "b", 0.001, LONG_TIMEOUT);
+  const other = RedisRateLimiter.create(client, "b", 0.001, PATIENT);
   assert.is(await allOf(limiter, other).tryAcquire(), false);
   assert.is(await other.tryAcquire(), true);
   client.close();
@@ -80,7 +79,7 @@ test("a concurrency limiter opens a duplicate for messages, or uses the given on
   for (const options of [{}, { subscriber }]) {
     const places = () =>
       RedisConcurrencyLimiter.create(client, "c", 1, {
-        ...LONG_TIMEOUT,
+        ...PATIENT,
         ...options,
         leaseMs: 300_000,
       });

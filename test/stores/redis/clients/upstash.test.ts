@@ -25,6 +25,7 @@ import {
 import { scriptRunner } from "../../../../src/stores/redis/client.ts";
 import { isPermanent } from "../../../../src/stores/redis/permanent.ts";
 import { failure } from "../../../support/limiter/watch.ts";
+import { PATIENT } from "../../../support/patient.ts";
 import {
   startUpstash,
   TOKEN,
@@ -35,9 +36,8 @@ import {
 } from "../../../support/redis/upstash-server.ts";
 import { suite } from "../../../support/suite.ts";
 
-const test = suite("@upstash/redis", { timeoutMs: 60_000 });
+const test = suite("@upstash/redis");
 
-const LONG_TIMEOUT = { timeoutMs: 30_000 };
 const RATE = 0.001;
 
 let server: RedisServer;
@@ -74,7 +74,7 @@ const KINDS: Record<string, Partial<RedisConfigNodejs>> = {
 
 const newName = () => `over http ${names++}`;
 
-function limiterOf(client = connect(), options: RedisRateLimiterOptions = LONG_TIMEOUT) {
+function limiterOf(client = connect(), options: RedisRateLimiterOptions = PATIENT) {
   return RedisRateLimiter.create(client, newName(), RATE, options);
 }
 
@@ -115,14 +115,9 @@ for (const [kind, options] of Object.entries(KINDS)) {
         leaky: leakyBucket({ permitsPerSecond: 1 / 3, capacity: 9 }),
       };
       const alone: readonly RemoteLimiter[] = Object.entries(policies).map(([name, policy]) =>
-        RedisLimiter.create(client, `${newName()} ${name} 名`, policy, LONG_TIMEOUT),
+        RedisLimiter.create(client, `${newName()} ${name} 名`, policy, PATIENT),
       );
-      const together: RemoteLimiter = RedisLimiter.create(
-        client,
-        newName(),
-        policies,
-        LONG_TIMEOUT,
-      );
+      const together: RemoteLimiter = RedisLimiter.create(client, newName(), policies, PATIENT);
       // in one turn: one script call for several keys, one for several limiters
       const combined = allOf(...alone);
       for (const limiter of [...alone, together]) assert.is(await limiter.tryAcquire(), true);
@@ -170,7 +165,7 @@ test("number-like replies are exact: a wait of 10^15 µs and fractions of a micr
 
 test("latency: callers share requests, and wait until the instants that the server gave them", async () => {
   upstash.treat = withLatency(50);
-  const limiter = RedisRateLimiter.create(connect(), newName(), 1000, LONG_TIMEOUT);
+  const limiter = RedisRateLimiter.create(connect(), newName(), 1000, PATIENT);
   await limiter.acquire();
   upstash.requests.length = 0;
   await Promise.all(Array.from({ length: 200 }, () => limiter.acquire()));
@@ -183,7 +178,7 @@ for (const [kind, options] of Object.entries(KINDS)) {
     const name = newName();
     const open = () =>
       RedisLimiter.create(client, name, fixedWindow({ limit: 10, windowMs: 1e6, align: "first" }), {
-        ...LONG_TIMEOUT,
+        ...PATIENT,
         whenUnavailable: "wait",
       });
     const limiter = open();
@@ -288,7 +283,7 @@ for (const [kind, options] of Object.entries(KINDS)) {
     const name = newName();
     await server.ask("LPUSH", `l:${name}`, "x");
     const wrong = (await failure(() =>
-      RedisRateLimiter.create(client, name, 5, LONG_TIMEOUT).acquire(),
+      RedisRateLimiter.create(client, name, 5, PATIENT).acquire(),
     )) as Error;
     assert.match(`${wrong.cause}`, /WRONGTYPE the key ".*" holds a value of type list/);
   });
@@ -333,7 +328,7 @@ test("a service that never replies: the call ends in time, and its permits are g
 test("a concurrency limiter passes places on by a stream of messages", async () => {
   const name = "places / of, a ?name# 名";
   const open = () =>
-    RedisConcurrencyLimiter.create(connect(), name, 1, { leaseMs: 60_000, ...LONG_TIMEOUT });
+    RedisConcurrencyLimiter.create(connect(), name, 1, { leaseMs: 60_000, ...PATIENT });
   const [one, other] = [open(), open()];
   const lease = await one.acquire();
   const waiting = other.acquire();
@@ -349,7 +344,7 @@ test("without streams, or when one breaks, a concurrency limiter polls", async (
   upstash.treat = ({ path }) =>
     path.startsWith("/subscribe/") ? { status: 404, body: "no such thing" } : "serve";
   const open = () =>
-    RedisConcurrencyLimiter.create(connect(), "polled", 1, { leaseMs: 1500, ...LONG_TIMEOUT });
+    RedisConcurrencyLimiter.create(connect(), "polled", 1, { leaseMs: 1500, ...PATIENT });
   const [one, other] = [open(), open()];
   const lease = await one.acquire();
   const polled = other.acquire();
