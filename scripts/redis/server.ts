@@ -225,7 +225,8 @@ export async function promote(replica: RedisServer): Promise<void> {
 }
 
 let shared: Promise<RedisServer> | undefined;
-let databases = 0;
+/** 0 is for clients that name no database. */
+let databases = 1;
 
 /** Returns the server that all tests of this process share, started at first use. Never stop it. */
 export function sharedRedis(): Promise<RedisServer> {
