@@ -72,7 +72,7 @@ for (const [name, open] of Object.entries(clients)) {
       try {
         // full again soon: what a key has used and not regained is sent to its node after recovery
         const policy = smoothBursty({ permitsPerSecond: 1000, burstSeconds: 0.01 });
-        const options = { timeoutMs: 600, ...mode };
+        const options = { timeoutMs: 1500, ...mode };
         const limiter = RedisLimiter.create(
           client,
           `${name} ${mode.whenUnavailable}`,
