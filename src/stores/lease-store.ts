@@ -56,8 +56,15 @@ export interface LeaseStore {
    * Subscribes to messages about tickets that became leases; a message may be lost.
    *
    * @param processId the process that the tickets belong to, as in their ids
+   * @param resumed called when the subscription is active again after the connection was lost: messages
+   *   may have been missed. Some clients do not report it
    */
-  listen(key: string, processId: string, granted: (ids: readonly string[]) => void): Listening;
+  listen(
+    key: string,
+    processId: string,
+    granted: (ids: readonly string[]) => void,
+    resumed: () => void,
+  ): Listening;
 }
 
 export interface Listening {

@@ -187,7 +187,7 @@ test("a given subscriber is shared and left open", async () => {
   const channels = async () => await bench.redis.pubsub("CHANNELS", "c:pages:*");
   await until("no subscription", async () => (await channels()).length === 0);
   assert.is(await ioredis.subscribe("mine"), 1);
-  assert.is(ioredis.listenerCount("message"), 0);
+  assert.is(ioredis.listenerCount("message") + nodeRedis.listenerCount("ready"), 0);
   assert.is(await nodeRedis.ping(), "PONG");
 });
 
@@ -453,6 +453,37 @@ for (const [name, open] of Object.entries(listeners)) {
     assert.ok(ms < 15_000, `${ms} ms for 40 hand-overs`);
     assert.is(proxy.accepted, accepted + 1);
     await limiter.close();
+  });
+}
+
+for (const [name, open] of Object.entries(listeners)) {
+  test(`${name}: a message is lost while the subscriber reconnects; the lease is granted then`, async () => {
+    await using bench = await Bench.open();
+    await using proxy = await startProxy((await sharedRedis()).port);
+    const url = proxy.url + new URL(bench.url).pathname;
+    const redis = (await open(bench, url)) as RedisClient;
+    if (redis instanceof Redis) bench.onEnd(() => redis.disconnect());
+    const copy: object = (redis as Redis).duplicate({});
+    const own = copy as Redis | ReturnType<typeof createClient>;
+    bench.onEnd(() => own.disconnect());
+    if (!(own instanceof Redis)) await own.connect();
+    // by renewals alone the waiting caller would wait for minutes
+    const options = { leaseMs: 600_000 };
+    for (const limiter of [
+      bench.limiter(1, options, redis),
+      bench.limiter(1, { ...options, subscriber: own as RedisSubscriber }, redis),
+    ]) {
+      const held = await limiter.acquire();
+      const waits = limiter.acquire();
+      const channels = async () => (await bench.redis.pubsub("CHANNELS", "c:pages:*")).length;
+      await until("a subscription", async () => (await channels()) === 1);
+      await proxy.cut();
+      await until("no subscription", async () => (await channels()) === 0);
+      await held.release();
+      await proxy.open();
+      await (await waits).release();
+      await until("no subscription", async () => (await channels()) === 0);
+    }
   });
 }
 

@@ -8,8 +8,7 @@ const OPENING_MS = 5000;
 const LINGER_MS = 1000;
 
 export interface GrantListenerOptions {
-  readonly listen: (granted: (ids: readonly string[]) => void) => Listening;
-  readonly granted: (ids: readonly string[]) => void;
+  readonly listen: () => Listening;
   /** Called when the subscription is active: no later message is missed. */
   readonly ready: () => void;
   /** Whether a caller waits. */
@@ -32,7 +31,7 @@ export class GrantListener {
 
   listen(): void {
     if (this.#listening !== undefined) return;
-    const listening = this.#options.listen(this.#options.granted);
+    const listening = this.#options.listen();
     this.#listening = listening;
     this.#isReady = false;
     this.#closeWhenIdle();

@@ -63,11 +63,12 @@ export class LeaseQueue extends Claims implements LeaseHost {
       isClaimed: (id) => this.claims.has(id),
       retrySoon: () => this.#retrySoon(),
     });
+    // leases that were granted before the subscription are not published again
+    const ready = () => this.wakeIn(0);
+    const granted = (ids: readonly string[]) => this.#notified(ids);
     this.#listener = new GrantListener({
-      listen: (granted) => store.listen(key, this.processId, granted),
-      // leases that were granted before the subscription are not published again
-      ready: () => this.wakeIn(0),
-      granted: (ids) => this.#notified(ids),
+      listen: () => store.listen(key, this.processId, granted, ready),
+      ready,
       isNeeded: () => this.line.size > 0,
       timeoutMs,
     });

@@ -75,10 +75,14 @@ export class RedisLeaseStore implements LeaseStore {
     return ProcessCounters.of(this.#runner).counter(this.#prefix + key);
   }
 
-  listen(key: string, processId: string, granted: (ids: readonly string[]) => void): Listening {
-    return this.#subscriptions(`${this.#prefix}${key}:${processId}`, (message) =>
-      granted(String(message).split(" ")),
-    );
+  listen(
+    key: string,
+    processId: string,
+    granted: (ids: readonly string[]) => void,
+    resumed: () => void,
+  ): Listening {
+    const hear = (message: string) => granted(String(message).split(" "));
+    return this.#subscriptions(`${this.#prefix}${key}:${processId}`, hear, resumed);
   }
 }
 

@@ -8,14 +8,16 @@ export interface IoredisSubscriber {
   psubscribe(...patterns: string[]): Promise<unknown>;
   subscribe(channel: string): Promise<unknown>;
   unsubscribe(channel: string): Promise<unknown>;
-  on(event: "message", listener: (channel: string, message: string) => void): unknown;
-  off(event: "message", listener: (channel: string, message: string) => void): unknown;
+  on(event: "message" | "ready", listener: (channel: string, message: string) => void): unknown;
+  off(event: "message" | "ready", listener: (channel: string, message: string) => void): unknown;
 }
 
 /** node-redis or `Bun.RedisClient`, connected, for subscriptions; or anything with these two verbs. */
 export interface NodeRedisSubscriber {
   subscribe(channel: string, listener: (message: string) => void): Promise<unknown>;
   unsubscribe(channel: string, listener: (message: string) => void): Promise<unknown>;
+  on?(event: "ready", listener: () => void): unknown;
+  off?(event: "ready", listener: () => void): unknown;
 }
 
 /** A connected client for subscriptions. */
@@ -26,8 +28,8 @@ export function subscriptionsOn(subscriber: unknown): Subscriptions {
   if (!has(subscriber, "subscribe", "unsubscribe")) {
     throw new TypeError("subscriber must have subscribe and unsubscribe, as clients do");
   }
-  return (channel, hear) => {
-    const { ready, end } = subscribe(subscriber as RedisSubscriber, channel, hear);
+  return (channel, hear, resumed) => {
+    const { ready, end } = subscribe(subscriber as RedisSubscriber, channel, hear, resumed);
     return {
       ready: ready.then(() => {}),
       // errors of unsubscribing are ignored: the subscription is not used any more
@@ -46,17 +48,25 @@ function subscribe(
   to: RedisSubscriber,
   channel: string,
   hear: (message: string) => void,
+  resumed: () => void,
 ): Subscription {
   if (!isIoredis(to)) {
-    const ready = promised(() => to.subscribe(channel, hear));
-    return { ready, end: () => to.unsubscribe(channel, hear) };
+    to.on?.("ready", resumed);
+    const end = () => {
+      to.off?.("ready", resumed);
+      return to.unsubscribe(channel, hear);
+    };
+    return { ready: promised(() => to.subscribe(channel, hear)), end };
   }
   const listener = (from: string, message: string) => {
     if (from === channel) hear(message);
   };
+  const again = () => void to.subscribe(channel).then(resumed, () => {});
   to.on("message", listener);
+  to.on("ready", again);
   const end = () => {
     to.off("message", listener);
+    to.off("ready", again);
     return to.unsubscribe(channel);
   };
   return { ready: promised(() => to.subscribe(channel)), end };

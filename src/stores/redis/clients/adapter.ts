@@ -24,5 +24,9 @@ export interface Connection {
   on?(event: "ready" | "close" | "end" | "reconnecting", listener: () => void): unknown;
 }
 
-/** Opens a subscription. */
-export type Subscriptions = (channel: string, hear: (message: string) => void) => Listening;
+/** Opens a subscription, as `LeaseStore.listen` does. */
+export type Subscriptions = (
+  channel: string,
+  hear: (message: string) => void,
+  resumed: () => void,
+) => Listening;

@@ -44,19 +44,19 @@ export function ioredisAdapter(client: IoredisLike): ClientAdapter {
 }
 
 function subscriptionsOf(client: Duplicable): ClientAdapter["subscribe"] {
-  return (channel, hear) =>
+  return (channel, hear, resumed) =>
     listenOn<Duplicate>({
       // when ioredis resubscribes by itself and fails, the rejection is unhandled and ends the process
       make: () => client.duplicate({ autoResubscribe: false }),
       open: async (own) => {
-        // the client reconnects by itself, and the limiter polls for messages missed meanwhile
+        // the client reconnects by itself
         own.on("error", () => {});
         own.on("message", (from, message) => {
           if (from === channel) hear(message);
         });
         let listens = false;
         own.on("ready", () => {
-          if (listens) own.subscribe(channel).catch(() => {});
+          if (listens) own.subscribe(channel).then(resumed, () => {});
         });
         // without an offline queue a client rejects commands before it is ready
         await own.subscribe(channel).catch(() => whenReady(own).then(() => own.subscribe(channel)));

@@ -17,7 +17,7 @@ interface Duplicable {
 }
 
 interface Duplicate extends NodeRedisSubscriber {
-  on?(event: "error", listener: () => void): unknown;
+  on?(event: "error" | "ready", listener: () => void): unknown;
   once?(event: "ready", listener: () => void): unknown;
   connect(): Promise<unknown>;
   /** Since 5. */
@@ -46,11 +46,11 @@ export function nodeRedisAdapter(client: NodeRedisLike): ClientAdapter {
 }
 
 function subscriptionsOf(client: Duplicable): ClientAdapter["subscribe"] {
-  return (channel, hear) => {
+  return (channel, hear, resumed) => {
     return listenOn<Duplicate>({
       make: () => client.duplicate(),
       open: async (own) => {
-        // the client reconnects by itself, and the limiter polls for messages missed meanwhile
+        // the client reconnects and subscribes again by itself
         own.on?.("error", () => {});
         try {
           await own.connect();
@@ -60,6 +60,7 @@ function subscriptionsOf(client: Duplicable): ClientAdapter["subscribe"] {
           await whenReady(own);
           await own.subscribe(channel, hear);
         }
+        own.on?.("ready", resumed);
       },
       check: checkByChannel(channel),
       end: (own) => (own.destroy === undefined ? own.disconnect() : own.destroy()),
