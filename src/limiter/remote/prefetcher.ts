@@ -133,11 +133,10 @@ export class Prefetcher implements PermitSource {
     this.#keep(0);
   }
 
-  /** Returns all permits to the store, buffered and under way, and fetches no more. */
-  close(): void {
+  /** Serves no more callers and fetches no more; permits under way return to the store. */
+  stop(): void {
     this.#closed = true;
     if (this.#refill) this.#refill.gone = true;
-    this.release();
   }
 
   #isReady(permits: number): boolean {
@@ -162,6 +161,7 @@ export class Prefetcher implements PermitSource {
   }
 
   #serve(caller: RemoteWaiter): boolean {
+    if (this.#closed) return false;
     const answer = this.#promise(permitsOf(caller.amount), caller.accepts);
     if (answer === undefined) return false;
     caller.answer(answer, this.#parts.line.now());

@@ -136,9 +136,8 @@ export class RemoteQueue implements WaiterHost, HereHost {
     this.#source.send(request);
   }
 
-  /** Sends a request, and counts its error if it fails. */
+  /** Sends a request, and counts its error if it fails. Permits may return while the limiter closes. */
   call<T>(options: CallOptions<T>): Promise<T> {
-    this.checkOpen();
     const failed = (error: unknown) => {
       this.parts.stats.failed(error);
       options.failed?.(error);
@@ -163,8 +162,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
     };
     return this.call({
       request: (late) => ({ verb: asked, amount, late }),
-      takes: asked === "decide" ? amount : 0,
-      returnToStore: giveBack,
+      ...(asked === "decide" && { takes: amount, returnToStore: giveBack }),
       result: (answer) => {
         if (answer.quotas.length === 0) throw inForce.excess(amount);
         const quotas = answer.quotas.map((each) => {
@@ -187,6 +185,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
 
   /** Returns the amount. @throws PermitsExceedCapacityError if the policies could never let it through */
   #possible(permits: Permits): Amount {
+    this.checkOpen();
     const { policyState, inForce } = this.parts;
     const amount = policyState.amount(permits);
     if (inForce.isImpossible(amount)) throw inForce.excess(amount);
@@ -216,6 +215,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
   }
 
   async reset(): Promise<void> {
+    this.checkOpen();
     let isRefused = false;
     const reset = this.call({
       request: () => ({ verb: "reset" }),
@@ -261,8 +261,10 @@ export class RemoteQueue implements WaiterHost, HereHost {
   }
 
   async #close(error: Error): Promise<void> {
+    // a waiter that leaves would let those behind it have prefetched permits
+    this.prefetcher?.stop();
     for (const waiter of this.#waiters.toArray()) waiter.leave(error);
-    this.prefetcher?.close();
+    this.prefetcher?.release();
     // the line redistributes its instants first, and returns the permits that are left over
     await Promise.resolve();
     await this.link.close(error);

@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
-import { smoothBursty } from "../../../src/index.ts";
+import { smoothBursty, tokenBucket } from "../../../src/index.ts";
 import type { RemoteLimiter } from "../../../src/limiter/remote/remote-limiter.ts";
 import { LimiterClosedError, StoreUnavailableError } from "../../../src/redis/index.ts";
 import { Breaker } from "../../../src/stores/breaker.ts";
@@ -109,6 +109,44 @@ closing("prefetched permits go back, and so does a refill that arrives later", a
   await store.deliver();
   await done;
   assert.is((await other.peek()).waitMs, 100);
+});
+
+closing(
+  "a caller that waits behind another one for prefetched permits is rejected once",
+  async () => {
+    const policy = tokenBucket({ capacity: 100, refill: 1, everyMs: 1000 });
+    const { store, limiter } = onHand(policy, { prefetch: { permits: 5, maxAgeMs: 1000 } });
+    await limiter.acquire();
+    await turn();
+    store.held = true;
+    // the buffer cannot serve the first one, and could serve the second one
+    const ends = Promise.allSettled([limiter.acquire(20), limiter.acquire()]);
+    const done = limiter.close();
+    for (const end of await ends) {
+      assert.instance((end as PromiseRejectedResult).reason, LimiterClosedError);
+    }
+    await store.deliver();
+    await done;
+    assert.equal(
+      [limiter.stats.granted, limiter.stats.cancelled, limiter.stats.waiting],
+      [1, 2, 0],
+    );
+    assert.is((await onHand(policy, { store }).limiter.peek()).remaining, 99);
+  },
+);
+
+closing("a fair limiter returns permits that are granted after its waiters have left", async () => {
+  const policy = tokenBucket({ capacity: 100, refill: 1, everyMs: 1000 });
+  const { store, limiter } = onHand(policy, { fair: true });
+  const ends = Promise.allSettled(Array.from({ length: 20 }, () => limiter.acquire()));
+  // the store has granted the next calls, but its reply is under way
+  while (store.batches.length < 2) await Promise.resolve();
+  assert.match(store.sent(), "decide 1, decide 1");
+  const done = limiter.close();
+  const granted = (await ends).filter(({ status }) => status === "fulfilled").length;
+  await done;
+  assert.equal([granted, limiter.stats.waiting], [2, 0]);
+  assert.is((await onHand(policy, { store }).limiter.peek()).remaining, 98);
 });
 
 closing("a reservation without a waiter stays valid after close", async () => {

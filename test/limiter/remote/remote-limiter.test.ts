@@ -543,6 +543,19 @@ away("no reply: each call rejects within its time, and late grants are given bac
   assert.equal(await limiter.peek(), before);
 });
 
+away("a late reply to a peek gives no permits back", async () => {
+  const { store, limiter } = onHand(tokenBucket({ capacity: 10, refill: 1, everyMs: 1000 }));
+  await limiter.acquire(5);
+  store.held = true;
+  const asked = Promise.allSettled([limiter.peek(2), limiter.decide(3)]);
+  await timers.tickAsync(1000);
+  await asked;
+  await store.deliver();
+  await timers.tickAsync(25);
+  assert.is(store.sent(), "back 3 ()");
+  assert.is((await limiter.peek()).remaining, 5);
+});
+
 away("waitForStore: all callers wait for recovery", async () => {
   const { store, limiter } = onHand(smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 }), {
     whenUnavailable: "wait",
