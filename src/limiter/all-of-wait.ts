@@ -34,7 +34,7 @@
 import { chain, type Maybe } from "../ground/maybe.ts";
 import type { Permits } from "../ground/permits.ts";
 import { reserveBehind } from "./backlog.ts";
-import type { Decision, Limiter, ShareOptions } from "./limiter-api.ts";
+import type { Limiter, ShareOptions } from "./limiter-api.ts";
 import {
   type BoundLimiter,
   boundTo,
@@ -49,7 +49,7 @@ import {
   type Taken,
 } from "./member.ts";
 import { refuseShares } from "./options.ts";
-import { binds, takeTogether, undoAll } from "./together.ts";
+import { binds, type Together, takeTogether, undoAll } from "./together.ts";
 
 /** A rate limiter of a combination, with its member. */
 export interface RateEntry<L = Limiter> {
@@ -144,18 +144,18 @@ export async function acquireAll(
   let waitedMs = 0;
   const undo = () => undoAll(kept.map((taken) => ({ taken })));
   /** Takes from these members. @returns the answers if one refuses */
-  const refusalOf = (members: readonly AnyEntry[]): Maybe<readonly Look[] | undefined> => {
+  const refusalOf = (members: readonly AnyEntry[]): Maybe<Together["looks"] | undefined> => {
     const terms = timeoutMs < Infinity ? { signal, timeoutMs: timeoutMs - waitedMs } : { signal };
     // at once where possible: a caller that only looks must not hold a place in the meantime
     return chain(takeTogether(partsOf(members, permits, 0), terms), ({ passes, looks }) => {
-      if (!passes) return looks as readonly Look[];
+      if (!passes) return looks;
       kept.push(...takenOf(looks));
       signal?.throwIfAborted();
       return undefined;
     });
   };
   /** Asks the others when this member lets the caller go; if one refuses, gives back what was taken. */
-  const tryRest = (entry: AnyEntry): Maybe<readonly Look[] | undefined> => {
+  const tryRest = (entry: AnyEntry): Maybe<Together["looks"] | undefined> => {
     const others = rest.filter((other) => other !== entry);
     return chain(refusalOf(others), (looks) => {
       if (looks === undefined) return undefined;
@@ -171,7 +171,7 @@ export async function acquireAll(
   try {
     let looks = await refusalOf(asked);
     while (looks !== undefined) {
-      const binding = bindingOf(looks.map(({ decision }) => decision));
+      const binding = bindingOf(looks);
       const entry = asked[binding] as AnyEntry;
       const leftMs = timeoutMs - waitedMs;
       const look = looks[binding] as Look;
@@ -198,7 +198,7 @@ function isPlaces(entry: AnyEntry): entry is PlaceEntry {
 /** How long a caller waited in a queue, ms, and the answers of the other members if one refuses. */
 interface Waited {
   readonly waitedMs: number;
-  readonly looks: readonly Look[] | undefined;
+  readonly looks: Together["looks"] | undefined;
 }
 
 /** Asks the other members, when what was taken can be used. */
@@ -262,11 +262,13 @@ function takenOf(looks: readonly (Look | undefined)[]): readonly Taken[] {
   return looks.map((look) => (look as Look).taken as Taken);
 }
 
-/** The index of the member with the longest wait. */
-function bindingOf(decisions: readonly Decision[]): number {
-  return decisions.reduce(
-    (binding, decision, i) =>
-      binds(decision, decisions[binding] as Decision) && !decision.allowed ? i : binding,
-    0,
-  );
+/** The index of the member with the longest wait of those that refuse. */
+function bindingOf(looks: Together["looks"]): number {
+  let binding = -1;
+  for (const [i, look] of looks.entries()) {
+    // a store that is away refuses nothing yet
+    if (look === undefined || look.passes) continue;
+    if (binding < 0 || binds(look.decision, (looks[binding] as Look).decision)) binding = i;
+  }
+  return binding;
 }

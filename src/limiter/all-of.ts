@@ -262,8 +262,10 @@ class AllReserved implements Reservation {
 /** Merges the decisions into one. The limiter with the longest wait gives the headline numbers. */
 function merge(looks: readonly (Look | undefined)[]): Decision {
   const policies: Record<string, PolicyStatus> = {};
-  const named = looks.map((look, i) => {
-    const { decision } = look as Look;
+  const named = looks.flatMap((look, i) => {
+    // its store is away, and another limiter refuses
+    if (look === undefined) return [];
+    const { decision } = look;
     const nameOf = (name: string) => (Object.hasOwn(policies, name) ? `${name}#${i + 1}` : name);
     const renamed = Object.entries(decision.policies).map(
       ([name, status]) => [nameOf(name), status] as const,

@@ -423,4 +423,27 @@ elsewhere("an unavailable store takes nothing from the local limiters", async ()
   }
 });
 
+elsewhere(
+  "a local limiter refuses while a store is unavailable: that is reported, and waited for",
+  async () => {
+    const clock = new FakeClock();
+    const here = Limiter.create(window(1), { clock });
+    const there = onHand(window(5), { clock });
+    for (const limiter of [allOf(there.limiter, here), allOf(here, there.limiter)]) {
+      here.reset();
+      here.tryAcquire();
+      there.store.away = new Error("gone");
+      assert.not(await limiter.tryAcquire());
+      const { allowed, waitMs, policies } = await limiter.decide();
+      assert.equal([allowed, waitMs, Object.keys(policies).length], [false, 1000, 1]);
+      const [failing, waiting] = [watch(clock, limiter.acquire()), watch(clock, limiter.acquire())];
+      await clock.advance(1000);
+      assert.match(`${failing.error}`, "gone");
+      there.store.away = undefined;
+      await clock.advance(0);
+      assert.is(waiting.at, clock.now());
+    }
+  },
+);
+
 elsewhere.run();
