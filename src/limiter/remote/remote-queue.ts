@@ -276,6 +276,8 @@ export class RemoteQueue implements WaiterHost, HereHost {
   // -- for the waiters and the fallback --
 
   track(waiter: RemoteWaiter, signal: AbortSignal | undefined): void {
+    // a reservation may be awaited several times, each with a signal
+    this.#waiters.remove(waiter);
     this.#waiters.add(waiter);
     if (signal !== undefined) this.#signals.add(signal, waiter);
   }

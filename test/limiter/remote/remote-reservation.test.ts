@@ -2,7 +2,7 @@ import { getEventListeners } from "node:events";
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
 import type { Timer } from "../../../src/ground/clock.ts";
-import { StoreUnavailableError } from "../../../src/ground/errors.ts";
+import { LimiterClosedError, StoreUnavailableError } from "../../../src/ground/errors.ts";
 import {
   type Reservation,
   ReservationCancelledError,
@@ -54,6 +54,22 @@ ready("ready() resolves at the instant and not before, for every caller and late
     ],
   );
   assert.is(await reservation.ready(), 1000);
+});
+
+ready("several callers wait for one reservation, and the limiter closes", async () => {
+  const { clock, limiter } = await makeUsed();
+  const reservation = await limiter.reserve();
+  const { signal } = new AbortController();
+  const waiting = [
+    watch(clock, reservation.ready()),
+    watch(clock, limiter.acquire()),
+    watch(clock, reservation.ready({ signal })),
+    watch(clock, reservation.ready()),
+  ];
+  await clock.advance(10);
+  await limiter.close();
+  for (const { error } of waiting) assert.instance(error, LimiterClosedError);
+  assert.is(getEventListeners(signal, "abort").length, 0);
 });
 
 ready("a reservation without ready() needs no timer", async () => {
