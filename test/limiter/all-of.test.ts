@@ -446,4 +446,18 @@ elsewhere(
   },
 );
 
+elsewhere("a caller that waits for a fair limiter leaves once when that is closed", async () => {
+  const clock = new FakeClock();
+  const there = onHand(steady, { clock, fair: true });
+  const limiter = allOf(there.limiter, Limiter.create(window(5), { clock }));
+  await limiter.acquire();
+  const waiting = watch(clock, limiter.acquire());
+  await clock.advance(10);
+  const closed = there.limiter.close();
+  await clock.advance(0);
+  await closed;
+  assert.match(`${waiting.error}`, "was closed");
+  assert.equal([there.limiter.stats.cancelled, there.limiter.stats.waiting], [1, 0]);
+});
+
 elsewhere.run();

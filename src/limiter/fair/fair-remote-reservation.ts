@@ -64,7 +64,9 @@ export class WaitingReservation implements Reservation {
   readonly #call: FairCall;
   readonly #granted: Promise<number>;
   #taken: Amount;
-  #state: "waiting" | "granted" | "left" | "undone" = "waiting";
+  /** Settled when the call is over. */
+  readonly #isGranted: Promise<boolean>;
+  #isUndone = false;
 
   /** @param granted resolves to how long the call has waited, ms */
   constructor(
@@ -82,12 +84,10 @@ export class WaitingReservation implements Reservation {
     this.#call = call;
     this.#granted = granted;
     this.#taken = call.amount;
-    granted.then(
-      () => {
-        this.#state = "granted";
-      },
+    this.#isGranted = granted.then(
+      () => true,
       // `ready` rejects with it
-      () => {},
+      () => false,
     );
   }
 
@@ -109,14 +109,13 @@ export class WaitingReservation implements Reservation {
 
   /** @returns whether it still waited */
   #leave(reason: unknown): boolean {
-    if (this.#state !== "waiting") return false;
-    this.#state = "left";
+    if (this.#call.isOver) return false;
     this.#call.leave(reason);
     return true;
   }
 
   async settle(actual: Permits): Promise<void> {
-    if (this.#state === "left") return;
+    if (this.#call.isOver && !(await this.#isGranted)) return;
     const changes: Promise<void>[] = [];
     const change = (verb: "charge" | "refund") => (amount: Amount) =>
       void changes.push(this.#store.change(verb, amount));
@@ -127,11 +126,9 @@ export class WaitingReservation implements Reservation {
   }
 
   async undo(): Promise<void> {
-    if (await this.cancel()) return;
-    if (this.#state === "granted") {
-      this.#line.refund(this.#call.turn);
-      this.#state = "undone";
-    }
+    if ((await this.cancel()) || !(await this.#isGranted)) return;
+    if (!this.#isUndone) this.#line.refund(this.#call.turn);
+    this.#isUndone = true;
     await this.settle(0);
   }
 }
