@@ -15,8 +15,9 @@ import {
   QueueFullError,
   smoothBursty,
 } from "../../src/index.ts";
-import { RedisLimiter } from "../../src/redis/index.ts";
-import { FakeClock } from "../../src/testing/index.ts";
+import { LimiterClosedError, RedisLimiter } from "../../src/redis/index.ts";
+import { StoreLimiter } from "../../src/store.ts";
+import { FakeClock, memoryStore } from "../../src/testing/index.ts";
 import { onHand } from "../support/limiter/remote.ts";
 import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
 import { PATIENT } from "../support/patient.ts";
@@ -458,6 +459,19 @@ elsewhere("a caller that waits for a fair limiter leaves once when that is close
   await closed;
   assert.match(`${waiting.error}`, "was closed");
   assert.equal([there.limiter.stats.cancelled, there.limiter.stats.waiting], [1, 0]);
+});
+
+elsewhere("limiters are closed while a combination waits for their store", async () => {
+  for (const whenUnavailable of ["wait", "local", "throw"] as const) {
+    const store = memoryStore();
+    const options = { whenUnavailable, instances: 1, timeoutMs: 20 };
+    const limiters = ["a", "b"].map((name) => StoreLimiter.create(store, name, window(5), options));
+    store.hang();
+    const asked = failure(() => allOf(...limiters).decide());
+    await turn();
+    await Promise.all(limiters.map((limiter) => limiter.close()));
+    assert.instance(await asked, LimiterClosedError);
+  }
 });
 
 elsewhere.run();

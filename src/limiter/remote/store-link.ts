@@ -85,7 +85,9 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
 
   /** Handles a request that depends on a call that has failed, as if it had failed itself. */
   refuse(request: Request, error: unknown): void {
-    if (!(error instanceof StoreUnavailableError) || this.isPermanent(error.cause)) {
+    if (this.#closed !== undefined) {
+      request.fail(this.#closed);
+    } else if (!(error instanceof StoreUnavailableError) || this.isPermanent(error.cause)) {
       request.fail(error);
     } else if (this.isAway || !this.#strategy.awayOnError) {
       this.#unsent(request, error);
@@ -153,7 +155,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   }
 
   #goAway(cause: unknown): void {
-    if (this.#joined !== undefined || this.#isDetached) return;
+    if (this.#joined !== undefined || this.#isDetached || this.#closed !== undefined) return;
     this.#joined = this.#findBreaker();
     const requests = this.#batcher.hold();
     this.#stats.lost(cause);
