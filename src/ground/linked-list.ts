@@ -30,10 +30,14 @@ export class LinkedList<Member extends Linked<Member>> {
     else after.before = member;
   }
 
+  has(member: Member): boolean {
+    return member.before !== undefined || member === this.first;
+  }
+
   /** @returns whether it was a member */
   remove(member: Member): boolean {
+    if (!this.has(member)) return false;
     const { before, after } = member;
-    if (before === undefined && member !== this.first) return false;
     if (before === undefined) this.first = after;
     else before.after = after;
     if (after === undefined) this.last = before;

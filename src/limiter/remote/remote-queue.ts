@@ -263,7 +263,10 @@ export class RemoteQueue implements WaiterHost, HereHost {
   async #close(error: Error): Promise<void> {
     // a waiter that leaves would let those behind it have prefetched permits
     this.prefetcher?.stop();
-    for (const waiter of this.#waiters.toArray()) waiter.leave(error);
+    for (const waiter of this.#waiters.toArray()) {
+      // permits that return from one may let another go
+      if (this.#waiters.has(waiter)) waiter.leave(error);
+    }
     this.prefetcher?.release();
     // the line redistributes its instants first, and returns the permits that are left over
     await Promise.resolve();
@@ -277,8 +280,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
 
   track(waiter: RemoteWaiter, signal: AbortSignal | undefined): void {
     // a reservation may be awaited several times, each with a signal
-    this.#waiters.remove(waiter);
-    this.#waiters.add(waiter);
+    if (!this.#waiters.has(waiter)) this.#waiters.add(waiter);
     if (signal !== undefined) this.#signals.add(signal, waiter);
   }
 

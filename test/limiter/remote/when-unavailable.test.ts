@@ -348,6 +348,27 @@ away("a bounded policy bounds local waiters to its share", async () => {
   assert.match(`${outcomes[0]}`, "1 are waited for and maxWaiting is 2");
 });
 
+away("close: permits that return let a caller go, which then leaves once", async () => {
+  const bucket = tokenBucket({ capacity: 10, refill: 1, everyMs: 1000 });
+  const { clock, limiter, leave, pass } = make(bucket, { instances: () => 1 });
+  await limiter.acquire(10);
+  const reservation = await limiter.reserve(8);
+  await pass(2000);
+  const ready = watch(clock, reservation.ready());
+  leave();
+  await limiter.peek();
+  // the permits that are left return to the fallback without a receipt
+  await reservation.settle(7);
+  const waiting = watch(clock, limiter.acquire());
+  await turn();
+  assert.is(waiting.at, undefined);
+  const closed = limiter.close();
+  await timers.tickAsync(1000);
+  await closed;
+  assert.instance(ready.error, LimiterClosedError);
+  assert.is(limiter.stats.waiting, 0);
+});
+
 away("decide and peek show the state of the share", async () => {
   const { limiter, leave } = await idle(gcra({ limit: 40, periodMs: 1000 }));
   leave();
