@@ -24,7 +24,7 @@ export interface HereHost {
   readonly isAway: boolean;
   send(request: PermitRequest): void;
   /** Pauses the limiter on the store, and callers with permits promised by the store. */
-  pause(micros: number): void;
+  pause(micros: number): Promise<void>;
   /** Returns whether `maxWaiting` allows that many more permits; `full` is the error if not. */
   hasRoom(amount: Amount): boolean;
   full(amount: Amount, policies: readonly Policy[]): Error;

@@ -94,7 +94,7 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalS
     this.#fallback = undefined;
     if (settlement === undefined) return;
     const { used, pause, callers } = settlement;
-    if (pause > 0) this.host.pause(pause);
+    if (pause > 0) this.host.pause(pause).catch(() => {});
     const change = (verb: ChangeVerb) => (amount: Amount) => {
       const call = new StoreCall(changeOf(verb, amount));
       call.promise.catch(() => {});

@@ -369,6 +369,20 @@ away("close: permits that return let a caller go, which then leaves once", async
   assert.is(limiter.stats.waiting, 0);
 });
 
+away("a pause of an outage that the store rejects afterwards ends no process", async () => {
+  const { store, limiter, leave, comeBack } = make(ten);
+  await limiter.peek();
+  leave();
+  await limiter.pause(60_000);
+  const run = store.run.bind(store);
+  store.run = (key, declared, requests, ...rest) => {
+    const isPause = requests.some((request) => request.verb === "pause" && request.micros > 0);
+    return isPause ? Promise.reject(new Error("WRONGTYPE")) : run(key, declared, requests, ...rest);
+  };
+  await comeBack();
+  assert.is(limiter.state, "ready");
+});
+
 away("decide and peek show the state of the share", async () => {
   const { limiter, leave } = await idle(gcra({ limit: 40, periodMs: 1000 }));
   leave();
