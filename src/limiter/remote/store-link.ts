@@ -221,7 +221,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     if (!isPermanent) this.#stats.lost(cause);
     for (const request of requests) {
       if (request.gone) continue;
-      if (isPermanent) request.fail(error);
+      if (isPermanent || this.#isDetached) request.fail(error);
       else this.#strategy.failed(request, error, true);
     }
     if (isAway) this.#goAway(cause);

@@ -564,6 +564,21 @@ test("close during an outage: all waiters are rejected, and later releases are s
   }
 });
 
+test("close while a silent store has a request: it ends after its time-out", async () => {
+  for (const mode of ["throw", "wait", "allow", "local"] as const) {
+    const { store, limiter } = open(mode, 1);
+    store.held = true;
+    const asked = [limiter.peek(), limiter.setLimit(2)].map((one) => failure(() => one));
+    await clock.tickAsync(50);
+    const closed = limiter.close();
+    await clock.tickAsync(50);
+    for (const one of asked) assert.instance(await one, StoreUnavailableError);
+    await closed;
+    await store.deliver();
+    assert.is(clock.countTimers(), 0);
+  }
+});
+
 const step = fc.record({
   action: fc.constantFrom(
     ...(["ask", "ask", "ask", "try", "tryWait", "abort", "release", "release", "tick"] as const),
