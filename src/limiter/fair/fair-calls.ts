@@ -16,12 +16,13 @@ import type { OrderedRequest, Taken } from "../member.ts";
 import { checkShareOptions, checkTryOptions, checkWaitOptions, shareIn } from "../options.ts";
 import type { Order } from "../order.ts";
 import type { RemoteQueue } from "../remote/remote-queue.ts";
+import { RemoteReservation } from "../remote/remote-reservation.ts";
 import type { FairCall, FairRequest } from "./fair-call.ts";
 import { FairOutlook } from "./fair-outlook.ts";
 import { FairQueue } from "./fair-queue.ts";
-import { ChargedReservation, WaitingReservation } from "./fair-remote-reservation.ts";
 import type { Ranks } from "./ranks.ts";
 import type { Turn } from "./turn.ts";
+import { WaitingReservation } from "./waiting-reservation.ts";
 
 export class FairCalls {
   /** The queue behind this one: it asks the store. */
@@ -101,7 +102,8 @@ export class FairCalls {
     line.charge(asked.turn, this.#queue.now());
     try {
       const reservation = await this.#store.reserve(permits);
-      return new ChargedReservation(reservation, refund);
+      reservation.onReturned = refund;
+      return reservation;
     } catch (error) {
       refund();
       throw error;
@@ -152,14 +154,15 @@ export class FairCalls {
     };
   }
 
-  #charged(asked: FairRequest, { reservation, undo }: Taken): Taken {
+  #charged(asked: FairRequest, taken: Taken): Taken {
     const { line } = this.#queue;
+    const { reservation, undo } = taken;
     const refund = () => line.refund(asked.turn);
     if (reservation === undefined || reservation.waitMs === 0) this.#queue.grantedAtOnce(asked);
     else line.charge(asked.turn, this.#queue.now());
-    if (reservation !== undefined) {
-      const charged = new ChargedReservation(reservation, refund);
-      return { reservation: charged, undo: () => charged.undo() };
+    if (reservation instanceof RemoteReservation) {
+      reservation.onReturned = refund;
+      return taken;
     }
     return {
       undo: () => {

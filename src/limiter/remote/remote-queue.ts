@@ -25,6 +25,7 @@ import {
   refuseShares,
   shareIn,
 } from "../options.ts";
+import { correct } from "../reservation.ts";
 import type { HereHost } from "./local-fallback.ts";
 import { PermitLink, type PermitSource } from "./permit-link.ts";
 import {
@@ -84,7 +85,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
     });
   }
 
-  reserve(permits: Permits, options?: ShareOptions): Promise<Reservation> {
+  reserve(permits: Permits, options?: ShareOptions): Promise<RemoteReservation> {
     return new Promise((resolve) => {
       checkShareOptions(options);
       refuseShares(options);
@@ -202,6 +203,14 @@ export class RemoteQueue implements WaiterHost, HereHost {
 
   change(verb: ChangeVerb, amount: Amount): Promise<void> {
     return this.call(changeOf(verb, amount));
+  }
+
+  correct(before: Amount, used: Amount) {
+    const changes: Promise<void>[] = [];
+    const change = (verb: ChangeVerb) => (amount: Amount) =>
+      void changes.push(this.change(verb, amount));
+    const after = correct({ charge: change("charge"), refund: change("refund") }, before, used);
+    return { after, done: Promise.all(changes) };
   }
 
   async pause(micros: number): Promise<void> {

@@ -4,8 +4,6 @@ import { ReservationCancelledError } from "../../ground/errors.ts";
 import { type Amount, combine, type Permits, sameAmount } from "../../ground/permits.ts";
 import type { Reservation, WaitOptions } from "../limiter-api.ts";
 import { checkSignalOptions } from "../options.ts";
-import { correct } from "../reservation.ts";
-import type { ChangeVerb } from "./permit-request.ts";
 import { RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
 
 /**
@@ -17,7 +15,9 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   readonly isAwaited = false;
   readonly permits: Permits;
   waitMs = 0;
-  readonly #resolve: (outcome: Reservation | PromiseLike<never>) => void;
+  /** Called once, when its permits are given back. */
+  onReturned: (() => void) | undefined;
+  readonly #resolve: (outcome: RemoteReservation | PromiseLike<never>) => void;
   /** The permits charged for it: the estimate, the amount given to `settle`, or 0 once returned. */
   #taken: Amount;
   /** From when its permits can be used; Infinity: they are not granted yet. */
@@ -32,7 +32,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   constructor(
     host: WaiterHost,
     wanted: Wanted,
-    resolve: (outcome: Reservation | PromiseLike<never>) => void = () => {},
+    resolve: (outcome: RemoteReservation | PromiseLike<never>) => void = () => {},
   ) {
     super(host, wanted);
     this.permits = wanted.permits;
@@ -115,19 +115,18 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   }
 
   async undo(): Promise<void> {
-    if (!(await this.cancel())) await this.settle(0);
+    if (await this.cancel()) return;
+    this.#returned();
+    await this.settle(0);
   }
 
   async settle(actual: Permits): Promise<void> {
     const used = this.host.parts.policyState.amount(actual, atLeastZero);
     const before = this.#taken;
-    const changes: Promise<void>[] = [];
-    const change = (verb: ChangeVerb) => (permits: Amount) =>
-      void changes.push(this.host.change(verb, permits));
-    const after = correct({ charge: change("charge"), refund: change("refund") }, before, used);
+    const { after, done } = this.host.correct(before, used);
     this.#taken = after;
     try {
-      await Promise.all(changes);
+      await done;
     } catch (error) {
       if (this.#taken === after) this.#taken = before;
       throw error;
@@ -143,7 +142,13 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
     this.#alarm?.cancel();
     this.#stopWaiting();
     this.#rejectReady?.(reason);
+    this.#returned();
     return true;
+  }
+
+  #returned(): void {
+    this.onReturned?.();
+    this.onReturned = undefined;
   }
 
   #stopWaiting(): void {

@@ -38,6 +38,11 @@ export interface WaiterHost {
   reserved(reservation: { readonly isPending: boolean; readonly amount: Amount }): void;
   returnToStore(amount: Amount, answer: Answer): Promise<void>;
   change(verb: ChangeVerb, amount: Amount): Promise<void>;
+  /** Charges or refunds the difference: see `correct`. `done` resolves when the store has it. */
+  correct(
+    before: Amount,
+    used: Amount,
+  ): { readonly after: Amount; readonly done: Promise<unknown> };
   checkOpen(): void;
 }
 

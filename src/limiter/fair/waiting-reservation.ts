@@ -1,59 +1,11 @@
-/** The reservations of a fair limiter on a store. */
 import { atLeastZero } from "../../ground/check.ts";
 import { ReservationCancelledError } from "../../ground/errors.ts";
 import type { Amount, Permits } from "../../ground/permits.ts";
 import type { Reservation, WaitOptions } from "../limiter-api.ts";
 import { checkSignalOptions } from "../options.ts";
 import type { RemoteQueue } from "../remote/remote-queue.ts";
-import { correct } from "../reservation.ts";
 import type { FairCall } from "./fair-call.ts";
 import type { Ranks } from "./ranks.ts";
-
-/** A reservation in the store. Its share is charged for it, unless it is cancelled. */
-export class ChargedReservation implements Reservation {
-  readonly permits: Permits;
-  readonly waitMs: number;
-  readonly #reservation: Reservation;
-  #refund: (() => void) | undefined;
-
-  /** @param refund undoes the charge */
-  constructor(reservation: Reservation, refund: () => void) {
-    this.permits = reservation.permits;
-    this.waitMs = reservation.waitMs;
-    this.#reservation = reservation;
-    this.#refund = refund;
-  }
-
-  async ready(options?: WaitOptions): Promise<number> {
-    checkSignalOptions(options);
-    try {
-      return await this.#reservation.ready(options);
-    } catch (error) {
-      this.#refundShare();
-      throw error;
-    }
-  }
-
-  async cancel(): Promise<boolean> {
-    const isCancelled = await this.#reservation.cancel();
-    if (isCancelled) this.#refundShare();
-    return isCancelled;
-  }
-
-  async settle(actual: Permits): Promise<void> {
-    await this.#reservation.settle(actual);
-  }
-
-  async undo(): Promise<void> {
-    this.#refundShare();
-    await this.#reservation.undo();
-  }
-
-  #refundShare(): void {
-    this.#refund?.();
-    this.#refund = undefined;
-  }
-}
 
 /** A call that waits in fair order: others may overtake it until the store has it. */
 export class WaitingReservation implements Reservation {
@@ -116,13 +68,10 @@ export class WaitingReservation implements Reservation {
 
   async settle(actual: Permits): Promise<void> {
     if (this.#call.isOver && !(await this.#isGranted)) return;
-    const changes: Promise<void>[] = [];
-    const change = (verb: "charge" | "refund") => (amount: Amount) =>
-      void changes.push(this.#store.change(verb, amount));
-    const account = { charge: change("charge"), refund: change("refund") };
     const used = this.#store.parts.policyState.amount(actual, atLeastZero);
-    this.#taken = correct(account, this.#taken, used);
-    await Promise.all(changes);
+    const { after, done } = this.#store.correct(this.#taken, used);
+    this.#taken = after;
+    await done;
   }
 
   async undo(): Promise<void> {
