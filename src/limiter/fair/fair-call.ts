@@ -1,14 +1,11 @@
 import type { Timer } from "../../ground/clock.ts";
-import type { Amount, Permits } from "../../ground/permits.ts";
 import type { Answer } from "../../stores/store.ts";
-import { Caller, type WaiterHost } from "../remote/remote-waiter.ts";
+import { Caller, type WaiterHost, type Wanted } from "../remote/remote-waiter.ts";
 import type { Ranks } from "./ranks.ts";
 import type { Turn } from "./turn.ts";
 
 /** The checked arguments of a call. */
-export interface FairRequest {
-  readonly permits: Permits;
-  readonly amount: Amount;
+export interface FairRequest extends Wanted {
   readonly turn: Turn<FairCall>;
 }
 
@@ -33,18 +30,15 @@ export class FairCall extends Caller {
   timer: Timer | undefined;
   readonly #queue: FairCallHost;
 
-  /** @param longest the longest wait of a `tryAcquire`, microseconds; absent: an `acquire` */
   constructor(
     host: WaiterHost,
     queue: FairCallHost,
-    { permits, amount, turn }: FairRequest,
-    signal: AbortSignal | undefined,
-    longest: number | undefined,
+    request: FairRequest,
+    tries: boolean,
     resolve: (outcome: never) => void,
   ) {
-    const wanted = { permits, amount, signal, longest: longest ?? Infinity };
-    super(host, wanted, longest !== undefined, resolve);
-    this.turn = turn;
+    super(host, request, tries, resolve);
+    this.turn = request.turn;
     this.#queue = queue;
   }
 

@@ -49,34 +49,32 @@ export class FairCalls {
     options: WaitOptions | undefined,
     resolve: (outcome: never) => void,
   ): FairCall {
-    const signal = checkWaitOptions(options);
-    signal?.throwIfAborted();
-    const asked = this.#asked(permits, options);
+    const asked = this.#asked(permits, options, Infinity, checkWaitOptions(options));
     this.#store.checkOpen();
-    return this.#queue.enter(asked, signal, resolve);
+    return this.#queue.enter(asked, false, resolve);
   }
 
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean> {
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
-      signal?.throwIfAborted();
-      const asked = this.#asked(permits, shareIn(wait));
+      const asked = this.#asked(permits, shareIn(wait), micros, signal);
       this.#store.checkOpen();
       if (micros === 0) {
-        resolve(this.#tryNow(asked, signal));
+        resolve(this.#tryNow(asked));
         return;
       }
-      const call = this.#queue.enter(asked, signal, resolve, micros);
+      const call = this.#queue.enter(asked, true, resolve);
       if (micros < Infinity && call.isInLine) void this.#refuseIfLate(call);
     });
   }
 
-  async #tryNow(asked: FairRequest, signal: AbortSignal | undefined): Promise<boolean> {
+  async #tryNow(asked: FairRequest): Promise<boolean> {
+    const { permits, signal } = asked;
     if (!this.#queue.line.isNext(asked.turn)) {
       this.#store.parts.meter.refused(asked.amount, "too-long");
       return false;
     }
-    const isGranted = await this.#store.tryAcquire(asked.permits, { timeoutMs: 0, signal });
+    const isGranted = await this.#store.tryAcquire(permits, { timeoutMs: 0, signal });
     if (isGranted) this.#queue.grantedAtOnce(asked);
     return isGranted;
   }
@@ -172,9 +170,15 @@ export class FairCalls {
     };
   }
 
-  #asked(permits: Permits, options: ShareOptions | undefined): FairRequest {
+  #asked(
+    permits: Permits,
+    options: ShareOptions | undefined,
+    longest = 0,
+    signal?: AbortSignal,
+  ): FairRequest {
+    signal?.throwIfAborted();
     const amount = this.#store.parts.policyState.amount(permits);
     const turn = this.#order.turnOf<FairCall>(options, amount) as Turn<FairCall>;
-    return { permits, amount, turn };
+    return { permits, amount, longest, signal, turn };
   }
 }

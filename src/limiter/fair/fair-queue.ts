@@ -42,24 +42,13 @@ export class FairQueue implements FairCallHost {
     return this.#store.parts.inForce.policies;
   }
 
-  /** Puts a new call into the line, and sends it if the window has room. The arguments: see `FairCall`. */
-  enter(
-    request: FairRequest,
-    signal: AbortSignal | undefined,
-    resolve: (outcome: never) => void,
-    longest?: number,
-  ): FairCall {
-    const call: FairCall = new FairCall(
-      this.#store,
-      this,
-      request,
-      signal,
-      longest,
-      (outcome: number | boolean | Promise<never>) => {
-        resolve(outcome as never);
-        void this.#ended(call, outcome);
-      },
-    );
+  /** Puts a new call into the line, and sends it if the window has room. @param tries see `Caller` */
+  enter(request: FairRequest, tries: boolean, resolve: (outcome: never) => void): FairCall {
+    const settle = (outcome: number | boolean | Promise<never>) => {
+      resolve(outcome as never);
+      void this.#ended(call, outcome);
+    };
+    const call: FairCall = new FairCall(this.#store, this, request, tries, settle);
     const { amount } = call;
     if (this.#store.parts.inForce.isImpossible(amount)) {
       // the reply says which policy refuses it
