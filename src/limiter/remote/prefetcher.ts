@@ -49,7 +49,6 @@ interface Refill {
   /** How many chunks have no answer yet, and whether one was rejected. */
   open: number;
   cut: boolean;
-  readonly permits: number;
   /** The latest instant that it may reserve, microseconds. */
   readonly reach: number;
   /** Given up: permits that its replies still grant return to the store. */
@@ -232,8 +231,7 @@ export class Prefetcher implements PermitSource {
   }
 
   #fetch(count: number, permits: number, reach: number, longest: number): void {
-    const all = count * permits;
-    const refill: Refill = { open: count, permits: all, reach, cut: false, gone: false };
+    const refill: Refill = { open: count, reach, cut: false, gone: false };
     this.#refill = refill;
     const amount = this.#parts.policyState.amount(permits);
     const chunk: PermitRequest = {
