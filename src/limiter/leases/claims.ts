@@ -2,7 +2,7 @@
 import { AbortGroups } from "../../ground/abort-groups.ts";
 import { systemClock } from "../../ground/clock.ts";
 import { LeaseLostError, QueueFullError } from "../../ground/errors.ts";
-import { leaseId } from "../../stores/lease-store.ts";
+import { type LeaseVerb, leaseId } from "../../stores/lease-store.ts";
 import { Fifo } from "../fifo.ts";
 import type { Meter } from "../meter.ts";
 import type { OutageStats } from "../remote/outage-stats.ts";
@@ -29,6 +29,9 @@ export abstract class Claims {
   readonly #options: ClaimsOptions;
   readonly #meter: Meter;
   readonly #signals = new AbortGroups<Claim>((claim, reason) => this.reject(claim, reason));
+  /** Releases that have failed, each with the time at which the lease lapses by itself, ms. */
+  readonly #unreleased = new Map<string, number>();
+  readonly #releases = new Set<Promise<void>>();
   #lastId = 0;
 
   constructor(declared: number, options: ClaimsOptions, stats: OutageStats) {
@@ -39,8 +42,10 @@ export abstract class Claims {
     this.#meter = stats.meter([], undefined);
   }
 
-  /** Releases the lease or ticket of a claim that has left. */
-  abstract giveBack(id: string): Promise<void>;
+  abstract get isAway(): boolean;
+  /** Sends a request to the store. */
+  protected abstract ask(verb: LeaseVerb, what: string): Promise<unknown>;
+  protected abstract retrySoon(): void;
   /** Called when a claim waits no longer. */
   protected abstract waitEnded(claim: Claim, isGranted: boolean): void;
   /** Called when a lease is released, with the end of that release. */
@@ -145,6 +150,40 @@ export abstract class Claims {
       this.#endWait(claim);
     }
     return released;
+  }
+
+  /**
+   * Releases the lease or ticket of a claim that has left; resolves after the first attempt, which is
+   * retried if it fails.
+   *
+   * @param lapsed when the lease lapses by itself
+   */
+  giveBack(id: string, lapsed = performance.now() + this.#options.leaseMs): Promise<void> {
+    const failed = () => {
+      // the claim has been requested again
+      if (this.claims.has(id)) return;
+      this.#unreleased.set(id, lapsed);
+      this.retrySoon();
+    };
+    const release = this.ask("release", id)
+      .then(() => {}, failed)
+      .finally(() => this.#releases.delete(release));
+    this.#releases.add(release);
+    return release;
+  }
+
+  /** Retries the releases that have failed, as long as they are needed. */
+  protected retryReleases(now: number): void {
+    for (const [id, lapsed] of this.#unreleased) {
+      if (this.isAway && now < lapsed) continue;
+      this.#unreleased.delete(id);
+      if (now < lapsed) void this.giveBack(id, lapsed);
+    }
+  }
+
+  /** Resolves when no release is under way. */
+  protected async released(): Promise<void> {
+    while (this.#releases.size > 0) await Promise.all(this.#releases);
   }
 
   #expire(claim: Claim): void {

@@ -5,7 +5,6 @@ import type {
   LeaseVerb,
   TicketState,
 } from "../../stores/lease-store.ts";
-import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { PendingRequest } from "../remote/batcher.ts";
 import type { OutageStats } from "../remote/outage-stats.ts";
 import { StoreLink } from "../remote/store-link.ts";
@@ -37,39 +36,22 @@ export class LeaseCall implements LeaseRequest, PendingRequest<LeaseAnswer> {
   }
 }
 
-export interface LeaseLinkOptions {
-  readonly name: string;
-  readonly timeoutMs: number;
-  readonly leaseMs: number;
-  readonly processes: ProcessCounter | undefined;
-  readonly stats: OutageStats;
-  /** Whether the claim is in use: it may keep its lease or ticket. */
-  readonly isClaimed: (id: string) => boolean;
-  /** Calls `retry` soon. */
-  readonly retrySoon: () => void;
-}
-
 /**
  * Sends lease requests to their store in batches, in order of arrival: the release of a lease never
- * overtakes the request for it. A failed release is retried as long as it is needed.
+ * overtakes the request for it.
  */
 export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
   readonly #run: (requests: readonly LeaseRequest[]) => Promise<LeaseReply>;
-  readonly #options: LeaseLinkOptions;
-  /** Releases that have failed, each with the time at which the lease lapses by itself, ms. */
-  readonly #failed = new Map<string, number>();
-  readonly #releases = new Set<Promise<void>>();
 
   constructor(
     store: LeaseStore,
     key: string,
     declared: number,
     strategy: Strategy<LeaseCall, LeaseAnswer>,
-    options: LeaseLinkOptions,
+    options: { name: string; timeoutMs: number; stats: OutageStats },
   ) {
     super(store, key, options, strategy, { mostRequests: 1024 });
     this.#run = (requests) => store.run(key, declared, requests);
-    this.#options = options;
   }
 
   override now(): number {
@@ -78,7 +60,7 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
 
   override run(requests: readonly LeaseCall[], sentAt: number): Promise<readonly LeaseAnswer[]> {
     return this.#run(requests).then((reply) => {
-      this.#options.processes?.used();
+      this.stats.processes?.used();
       return reply.standings.map((standing) => ({ standing, sentAt, reply }));
     });
   }
@@ -91,40 +73,5 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
     const call = new LeaseCall(verb, what);
     this.send(call);
     return call.promise;
-  }
-
-  /**
-   * Releases the lease or ticket; resolves after the first attempt, which is retried if it fails.
-   *
-   * @param lapsed when the lease lapses by itself
-   */
-  giveBack(id: string, lapsed = performance.now() + this.#options.leaseMs): Promise<void> {
-    const release = this.ask("release", id)
-      .then(
-        () => {},
-        () => {
-          // the claim has been requested again
-          if (this.#options.isClaimed(id)) return;
-          this.#failed.set(id, lapsed);
-          this.#options.retrySoon();
-        },
-      )
-      .finally(() => this.#releases.delete(release));
-    this.#releases.add(release);
-    return release;
-  }
-
-  /** Retries the releases that have failed. */
-  retry(now: number): void {
-    for (const [id, lapsed] of this.#failed) {
-      if (this.isAway && now < lapsed) continue;
-      this.#failed.delete(id);
-      if (now < lapsed) void this.giveBack(id, lapsed);
-    }
-  }
-
-  /** Resolves when no release is under way. */
-  async released(): Promise<void> {
-    while (this.#releases.size > 0) await Promise.all(this.#releases);
   }
 }

@@ -8,8 +8,7 @@ import type { LeaseReply, LeaseStore, LeaseVerb } from "../../stores/lease-store
 import { FairClaims } from "../fair/fair-claims.ts";
 import type { Order } from "../order.ts";
 import { OutageStats, type StoreState } from "../remote/outage-stats.ts";
-import type { RemoteOptions } from "../remote/remote-options.ts";
-import { counterOf, instancesOf } from "../remote/remote-options.ts";
+import { counterOf, instancesOf, type RemoteOptions } from "../remote/remote-options.ts";
 import { Claims } from "./claims.ts";
 import { GrantListener } from "./grant-listener.ts";
 import { type LeaseAnswer, LeaseLink } from "./lease-link.ts";
@@ -52,17 +51,14 @@ export class LeaseQueue extends Claims implements LeaseHost {
     options: RemoteConcurrencyOptions,
     order: Order,
   ) {
-    const { name, timeoutMs, leaseMs } = options;
+    const { name, timeoutMs } = options;
     const processes = counterOf(options, store, key);
     super(declared, options, new OutageStats(name, processes));
     this.#options = options;
     const instances = instancesOf(options.instances, processes);
     this.#strategy = whenUnavailable(options.whenUnavailable, this, instances);
-    this.#link = new LeaseLink(store, key, declared, this.#strategy, {
-      ...{ name, timeoutMs, leaseMs, processes, stats: this.stats },
-      isClaimed: (id) => this.claims.has(id),
-      retrySoon: () => this.#retrySoon(),
-    });
+    const { stats } = this;
+    this.#link = new LeaseLink(store, key, declared, this.#strategy, { name, timeoutMs, stats });
     // leases that were granted before the subscription are not published again
     const ready = () => this.wakeIn(0);
     const granted = (ids: readonly string[]) => this.#notified(ids);
@@ -93,14 +89,14 @@ export class LeaseQueue extends Claims implements LeaseHost {
   /** Changes the limit; default: the declared limit. */
   async setLimit(limit = this.declared): Promise<void> {
     this.#checkOpen();
-    await this.#link.ask("limit", String(limit));
+    await this.ask("limit", String(limit));
     this.#fair?.fill();
   }
 
   async status(): Promise<ConcurrencyStatus> {
     this.#checkOpen();
     try {
-      const { limit, active, waiting } = (await this.#link.ask("look", "")).reply;
+      const { limit, active, waiting } = (await this.ask("look", "")).reply;
       return { limit, active, waiting: waiting + this.#queued };
     } catch (error) {
       const { share } = this.#strategy;
@@ -134,7 +130,7 @@ export class LeaseQueue extends Claims implements LeaseHost {
     this.#link.detach(error);
     this.#listener.close();
     // the user may disconnect the client next: the tickets have to be released before that
-    await this.#link.released();
+    await this.released();
     this.stats.end();
   }
 
@@ -156,11 +152,11 @@ export class LeaseQueue extends Claims implements LeaseHost {
 
   /** Keeps a lease or ticket. */
   #renew(claim: Claim): void {
-    this.#send(claim, claim.verb, () => this.#retrySoon());
+    this.#send(claim, claim.verb, () => this.retrySoon());
   }
 
   #send(claim: Claim, verb: LeaseVerb, failed: (error: unknown) => void): void {
-    const answer = this.#link.ask(verb, claim.id);
+    const answer = this.ask(verb, claim.id);
     if (!this.isAway) claim.isKnown = true;
     answer.then((reply) => this.#answered(claim, verb, reply), failed);
   }
@@ -218,8 +214,8 @@ export class LeaseQueue extends Claims implements LeaseHost {
     }
   }
 
-  override giveBack(id: string): Promise<void> {
-    return this.#link.giveBack(id);
+  protected override ask(verb: LeaseVerb, what: string): Promise<LeaseAnswer> {
+    return this.#link.ask(verb, what);
   }
 
   protected override freed(released: Promise<void>): void {
@@ -292,7 +288,7 @@ export class LeaseQueue extends Claims implements LeaseHost {
       else if (isDue && losesLeases) this.lose(claim);
       else this.#renew(claim);
     }
-    this.#link.retry(now);
+    this.retryReleases(now);
     if (decidesHere) this.grantShare();
     else if (this.line.size > 0) this.#listener.listen();
     if (!this.isEmpty) this.wakeIn(Math.min(this.#options.leaseMs / 3, firstDeadline - now));
@@ -313,11 +309,11 @@ export class LeaseQueue extends Claims implements LeaseHost {
   }
 
   /** Schedules a retry; during an outage, the return of the store triggers it. */
-  #retrySoon(): void {
+  protected override retrySoon(): void {
     if (!this.isAway) this.wakeIn(Math.min(LONGEST_RETRY_MS, this.#options.leaseMs / 10));
   }
 
-  get isAway(): boolean {
+  override get isAway(): boolean {
     return this.#link.isAway;
   }
 

@@ -16,7 +16,6 @@ export const SHARE_HOLDS_MS = 1000;
 
 /** The part of the queue that its strategy uses. */
 export interface LeaseHost extends Claims {
-  readonly isAway: boolean;
   /** Grants leases to waiting callers, as long as this process has not used up its share. */
   grantShare(): void;
   /** Renews all claims. */

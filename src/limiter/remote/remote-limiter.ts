@@ -28,8 +28,7 @@ import { FIFO } from "../order.ts";
 import { remoteMember } from "./combined-call.ts";
 import { InForce } from "./in-force.ts";
 import { OutageStats, type RemoteStats, type StoreState } from "./outage-stats.ts";
-import type { Parts } from "./remote-options.ts";
-import { counterOf, type RemoteOptions, refuseStrict } from "./remote-options.ts";
+import { counterOf, type Parts, type RemoteOptions, refuseStrict } from "./remote-options.ts";
 import { RemoteQueue } from "./remote-queue.ts";
 import { WaitLine } from "./wait-line.ts";
 

@@ -23,7 +23,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
 {
   readonly timeoutMs: number;
   readonly #name: string;
-  readonly #stats: OutageStats;
+  protected readonly stats: OutageStats;
   readonly #strategy: Strategy<Request, Answer>;
   readonly #batcher: Batcher<Request, Answer | undefined>;
   readonly #findBreaker: () => Breaker;
@@ -46,7 +46,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     const own = new Breaker();
     this.timeoutMs = timeoutMs;
     this.#name = name;
-    this.#stats = stats;
+    this.stats = stats;
     this.#strategy = strategy;
     this.#batcher = new Batcher(this, { ...limits, timeoutMs });
     this.#findBreaker = () => strategy.breaker(store.breakerOf?.(key) ?? own);
@@ -158,7 +158,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     if (this.#joined !== undefined || this.#isDetached || this.#closed !== undefined) return;
     this.#joined = this.#findBreaker();
     const requests = this.#batcher.hold();
-    this.#stats.lost(cause);
+    this.stats.lost(cause);
     this.#joined.join(this, cause);
     this.#strategy.lost();
     const error = requests.length > 0 ? this.refusal() : undefined;
@@ -195,7 +195,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
         request.answer(answer, sentAt);
       }
     }
-    this.#stats.answered();
+    this.stats.answered();
     // a reply in time shows that the store is not away
     const breaker = this.#joined ?? this.#findBreaker();
     if (breaker.isOpen) breaker.close();
@@ -218,7 +218,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     const error = this.#unavailable(cause);
     const isPermanent = this.isPermanent(cause);
     const isAway = !isPermanent && (isOverdue || this.#strategy.awayOnError);
-    if (!isPermanent) this.#stats.lost(cause);
+    if (!isPermanent) this.stats.lost(cause);
     for (const request of requests) {
       if (request.gone) continue;
       if (isPermanent || this.#isDetached) request.fail(error);
@@ -255,7 +255,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   found(): void {
     this.#joined = undefined;
     this.#error = undefined;
-    this.#stats.answered();
+    this.stats.answered();
     this.#strategy.recovered((request) => this.#batcher.add(request));
     this.#batcher.resume();
   }
