@@ -152,18 +152,16 @@ export class RemoteQueue implements WaiterHost, HereHost {
   ask(verb: "decide" | "peek", amount: Amount): Promise<Decision> {
     this.checkOpen();
     const { policyState, inForce } = this.parts;
-    const buffered = this.prefetcher?.look(amount, verb === "decide");
-    const { wait, ready = 0 } = buffered ?? {};
+    const { wait, grant, ready = 0 } = this.prefetcher?.look(amount, verb === "decide") ?? {};
     const asked = wait === undefined ? verb : "peek";
-    let taken = buffered?.grant;
-    const giveBack = (answer: Answer) => void this.returnToStore(amount, answer).catch(() => {});
-    const giveBackTaken = () => {
-      if (taken !== undefined) giveBack(taken);
-      taken = undefined;
+    const returnToStore = (answer: Answer) =>
+      void this.returnToStore(amount, answer).catch(() => {});
+    const failed = () => {
+      if (grant !== undefined) returnToStore(grant);
     };
     return this.call({
       request: (late) => ({ verb: asked, amount, late }),
-      ...(asked === "decide" && { takes: amount, returnToStore: giveBack }),
+      ...(asked === "decide" && { takes: amount, returnToStore }),
       result: (answer) => {
         if (answer.quotas.length === 0) throw inForce.excess(amount);
         const quotas = answer.quotas.map((each) => {
@@ -177,10 +175,10 @@ export class RemoteQueue implements WaiterHost, HereHost {
         return decision(policyState.names, quotas, amount, micros, answer.slowest);
       },
       here: (here) => {
-        giveBackTaken();
+        failed();
         return here.decide(verb, amount);
       },
-      failed: giveBackTaken,
+      failed,
     });
   }
 

@@ -78,7 +78,13 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
 
   /** Returns the error with which a request would fail now without being sent; undefined: it is sent. */
   refusal(): StoreUnavailableError | undefined {
-    if (!this.#isAway()) return undefined;
+    if (this.#joined === undefined) {
+      if (this.#isDetached) return undefined;
+      // another link of the same connection may have detected an outage
+      const { isOpen, isDisconnected, cause } = this.#findBreaker();
+      if (!isOpen && !(isDisconnected && this.#strategy.awayOnDisconnect)) return undefined;
+      this.#goAway(cause);
+    }
     this.#error ??= this.#unavailable(this.#joined?.cause);
     return this.#error;
   }
@@ -137,16 +143,6 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
 
   get #isDrained(): boolean {
     return this.#batcher.isDrained && !this.#strategy.holdsRequests;
-  }
-
-  /** Whether this link, or another one of the same connection, has detected an outage. */
-  #isAway(): boolean {
-    if (this.#joined !== undefined) return true;
-    if (this.#isDetached) return false;
-    const { isOpen, isDisconnected, cause } = this.#findBreaker();
-    if (!isOpen && !(isDisconnected && this.#strategy.awayOnDisconnect)) return false;
-    this.#goAway(cause);
-    return true;
   }
 
   #unsent(request: Request, error: StoreUnavailableError): void {
