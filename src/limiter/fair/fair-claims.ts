@@ -10,8 +10,6 @@
  * where `free` is how many leases were free by the last reply, and `released` is how many leases this process
  * is giving back: the request for the next one travels in the same batch, so the place is taken again at once.
  * Both are at most the limit. While nothing is free, each process has one ticket, and gets places in its turn.
- *
- * With N processes a new caller waits for at most (N − 1) × (1 + free + released) callers of other processes.
  */
 import type { LeaseReply } from "../../stores/lease-store.ts";
 import type { Claims } from "../leases/claims.ts";

@@ -19,12 +19,7 @@
  * policies and the round trip. A window that grows until the line is long, as a transport protocol does it,
  * would go to the process that started first.
  *
- * **The bound.** With N processes, l permits in the largest request and P prefetched permits in each process, a
- * new caller waits for at most
- *
- *     (N − 1) × (max(pace × H, 2 × l) + P)
- *
- * permits of other processes that were reserved before it.
+ * How long a new caller waits for other processes because of it: docs/fair.md, "Several processes".
  */
 import type { Amount } from "../../ground/permits.ts";
 import type { PolicyState } from "../../stores/policy-state.ts";

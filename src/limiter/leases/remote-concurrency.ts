@@ -3,10 +3,7 @@
  * task and a ticket for each waiting caller. Both lapse unless their process renews them. So a process
  * that dies holds no lease for longer than `leaseMs` after its last request.
  *
- * Waiting callers do not poll. When a lease is released, the store turns the first ticket into a lease
- * and notifies the process of that ticket by a message. Messages may be lost. So a process with waiting
- * callers asks the store every third of `leaseMs`, and when the first of all leases would lapse; the same
- * batch renews all its leases and tickets.
+ * Waiting callers do not poll: docs/concurrency.md, "On Redis".
  *
  * Safety: a lease that is renewed by a batch sent at t lives at least until t + leaseMs, by the store's
  * clock. By our own clock this is the claim's `deadline`. If a holder could not renew its lease by then,

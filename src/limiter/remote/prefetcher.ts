@@ -7,15 +7,10 @@
  * of the buffer, and sleeps if their instant is in the future. When half of a refill is used, the
  * prefetcher fetches the next one.
  *
- * Guarantees:
- * - The store has granted each permit, and each is used once, at its instant or later. So, counted from
- *   the creation of the limiter, all processes together use no more permits than the policies let
- *   through for requests of a chunk's size.
- * - At most `permits` permits are buffered or under way. This bounds what a process loses when it dies,
- *   and what can be used late.
- * - When the first chunk has been usable for `maxAgeMs`, the whole buffer returns to the store.
- * - A refill reserves at most `maxAgeMs` beyond the last caller that waits in this process. If this
- *   bound or a full bucket cuts a refill short, the next refill follows after half of that time.
+ * The store has granted each permit, and each is used once, at its instant or later. `permits` bounds what
+ * is buffered and under way, `maxAgeMs` how long it stays usable and how far a refill reserves beyond the last
+ * caller that waits in this process. If that bound or a full bucket cuts a refill short, the next one follows
+ * after half of `maxAgeMs`. What follows from this: docs/redis.md, "Fewer round trips".
  *
  * Worked example with 1000 permits a second, `permits: 100` and one caller: the first call sends one
  * batch with its own request and 100 chunks, granted for 1, 2 … 100 ms. The following calls use one

@@ -36,9 +36,7 @@ const JITTER = 1000;
  * have the earliest ones, even if a caller leaves or a later one was promised an earlier instant. The
  * permits that are left over at the end return to the store.
  *
- * Callers with different amounts do not exchange instants. An earlier grant for fewer permits would have
- * to be kept until the rest of the amount is granted. Permits that are used later than granted add to
- * what the limit lets through at that time, so the limit would be exceeded.
+ * Callers with different amounts do not exchange instants: the last section of ARCHITECTURE.md says why.
  */
 export class WaitLine {
   readonly #clock: Clock;
