@@ -288,6 +288,20 @@ verbs("a reservation is booked at once, and its share is charged for it", async 
   assert.is(await reservation.cancel(), false);
 });
 
+verbs("a reservation that is undone after its instant is not charged to its share", async () => {
+  const { clock, order, limiter, many } = await busy();
+  many("x", 6);
+  const reservation = await limiter.reserve(3, { share: "a" });
+  await clock.advance(300);
+  assert.is(await reservation.cancel(), false);
+  await reservation.undo();
+  await reservation.undo();
+  many("a", 2);
+  many("b", 2);
+  await clock.advance(10_000);
+  assert.equal(order.join(""), "xxxxxxabab");
+});
+
 verbs("a cancelled reservation is not charged to its share", async () => {
   const { clock, order, limiter, many } = await busy();
   many("x", 2);
