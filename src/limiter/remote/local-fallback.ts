@@ -23,8 +23,6 @@ const SHARE_HOLDS = 1_000_000;
 export interface HereHost {
   readonly isAway: boolean;
   send(request: PermitRequest): void;
-  /** Pauses the limiter on the store, and callers with permits promised by the store. */
-  pause(micros: number): Promise<void>;
   /** Returns whether `maxWaiting` allows that many more permits; `full` is the error if not. */
   hasRoom(amount: Amount): boolean;
   full(amount: Amount, policies: readonly Policy[]): Error;

@@ -148,6 +148,15 @@ export function changeOf(verb: ChangeVerb, amount: Amount): CallOptions<void> {
   };
 }
 
+/** Returns the call of a pause, for the store or the fallback in this process. */
+export function pauseOf(micros: number): CallOptions<void> {
+  return {
+    request: () => ({ verb: "pause", micros }),
+    result: () => {},
+    here: (here) => here.pause(micros),
+  };
+}
+
 /**
  * Sorts a batch: requests that return permits come first, the latest promised instant in front. Only a
  * return of the latest promised permits leaves no gap in the schedule.

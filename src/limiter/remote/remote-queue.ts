@@ -33,6 +33,7 @@ import {
   type ChangeVerb,
   changeOf,
   type PermitRequest,
+  pauseOf,
   StoreCall,
 } from "./permit-request.ts";
 import { Prefetcher } from "./prefetcher.ts";
@@ -212,11 +213,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
   }
 
   async pause(micros: number): Promise<void> {
-    const paused = this.call({
-      request: () => ({ verb: "pause", micros }),
-      result: () => {},
-      here: (here) => here.pause(micros),
-    });
+    const paused = this.call(pauseOf(micros));
     this.#retime();
     await paused;
   }

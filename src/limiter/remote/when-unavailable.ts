@@ -9,10 +9,12 @@ import type { Answer } from "../../stores/store.ts";
 import { correct } from "../reservation.ts";
 import { type HereHost, LocalFallback, type LocalShare } from "./local-fallback.ts";
 import {
+  type CallOptions,
   type ChangeVerb,
   changeOf,
   type Here,
   type PermitRequest,
+  pauseOf,
   StoreCall,
 } from "./permit-request.ts";
 import { instancesOf, type Parts } from "./remote-options.ts";
@@ -94,12 +96,14 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalS
     this.#fallback = undefined;
     if (settlement === undefined) return;
     const { used, pause, callers } = settlement;
-    if (pause > 0) this.host.pause(pause).catch(() => {});
-    const change = (verb: ChangeVerb) => (amount: Amount) => {
-      const call = new StoreCall(changeOf(verb, amount));
+    // no caller waits for these calls; they are sent even while the limiter is being closed
+    const settle = (options: CallOptions<void>) => {
+      const call = new StoreCall(options);
       call.promise.catch(() => {});
-      this.host.send(call);
+      send(call);
     };
+    if (pause > 0) settle(pauseOf(pause));
+    const change = (verb: ChangeVerb) => (amount: Amount) => settle(changeOf(verb, amount));
     const nothing = combine(used, used, () => 0);
     correct({ charge: change("settle"), refund: change("refund") }, nothing, used);
     for (const caller of callers) this.host.send(caller);

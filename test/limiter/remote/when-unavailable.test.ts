@@ -414,6 +414,43 @@ away("charges, refunds and pauses apply locally, and at the store after recovery
   );
 });
 
+away("a pause that the store does not accept after recovery ends no process", async () => {
+  class PauselessStore extends HandStore {
+    override run(...args: Parameters<HandStore["run"]>) {
+      const pauses = args[2].some((request) => request.verb === "pause" && request.micros > 0);
+      if (pauses && this.away === undefined) return Promise.reject(new Error("WRONGTYPE"));
+      return super.run(...args);
+    }
+  }
+  const unhandled: unknown[] = [];
+  const note = (reason: unknown) => unhandled.push(reason);
+  process.on("unhandledRejection", note);
+  const { limiter, leave, comeBack } = make(ten, { store: new PauselessStore(new FakeClock()) });
+  leave();
+  await limiter.pause(60_000);
+  await comeBack();
+  await turn();
+  process.off("unhandledRejection", note);
+  assert.equal(unhandled, []);
+});
+
+away("a pause in an outage reaches the store although the limiter is being closed", async () => {
+  const { limiter, store, leave, comeBack } = make(ten);
+  await limiter.acquire();
+  const reservation = await limiter.reserve();
+  leave();
+  await limiter.tryAcquire();
+  // kept for the store: the limiter is not closed before the store is back
+  assert.is(await reservation.cancel(), true);
+  await limiter.pause(60_000);
+  const closed = limiter.close();
+  await turn();
+  await comeBack();
+  await closed;
+  const sent = store.batches.map((_, i) => store.sent(i - store.batches.length));
+  assert.match(sent.at(-1) ?? "", /^back .*pause [1-9]/);
+});
+
 away("an outage after an update is under the new numbers", async () => {
   const { limiter, leave } = make(fixedWindow({ limit: 8, windowMs: 60_000 }));
   assert.instance(await failure(() => limiter.acquire(12)), PermitsExceedCapacityError);
