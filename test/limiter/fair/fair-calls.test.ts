@@ -551,4 +551,16 @@ waiting("an error of the limiter rejects", async () => {
   await clock.advance(0);
 });
 
+waiting("one that has failed has nothing to cancel", async () => {
+  const { clock, limiter, many, reserve } = await withReservations();
+  many("a", 3);
+  const reservation = await reserve("b");
+  await limiter.close();
+  assert.instance(await failure(() => reservation.ready()), LimiterClosedError);
+  assert.is(await reservation.cancel(), false);
+  await reservation.undo();
+  await clock.advance(0);
+  assert.is(limiter.stats.waiting, 0);
+});
+
 waiting.run();
