@@ -24,8 +24,6 @@ export class FairCall extends Caller {
   sentAt: number | undefined;
   /** Whether the store had the permits when it was asked. */
   isGrantedAtOnce = false;
-  /** Whether it has an outcome. */
-  isOver = false;
   /** Ends its time in the line. */
   timer: Timer | undefined;
   readonly #queue: FairCallHost;
@@ -69,7 +67,6 @@ export class FairCall extends Caller {
 
   /** Called when it has an outcome. */
   protected override untrack(): void {
-    this.isOver = true;
     super.untrack();
     this.timer?.cancel();
     this.#queue.line.remove(this);

@@ -110,16 +110,13 @@ export class FairCalls {
 
   /** For a caller that waits for the reservation at once: others may overtake it. */
   async reserveBehind(permits: Permits, options?: ShareOptions): Promise<Reservation> {
-    let call: FairCall | undefined;
-    const granted = new Promise<number>((resolve) => {
-      call = this.#acquire(permits, options, resolve);
-    });
-    // if the call fails, its error is the only one
-    if (call === undefined) return granted as Promise<never>;
+    const enter = (resolve: (outcome: never) => void) => this.#acquire(permits, options, resolve);
+    const reservation = new WaitingReservation(this.#store, this.#queue.line, permits, enter);
+    const { call, granted } = reservation;
     // if the store cannot be asked, the call fails, too
     const seen = this.#outlook.waitOf(call).catch(() => granted);
-    const waitMs = await Promise.race([granted.then(() => 0), seen]);
-    return new WaitingReservation(this.#store, this.#queue.line, call, granted, permits, waitMs);
+    reservation.waitMs = await Promise.race([granted.then(() => 0), seen]);
+    return reservation;
   }
 
   async decide(permits: Permits, options?: ShareOptions): Promise<Decision> {

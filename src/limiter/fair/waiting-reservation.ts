@@ -10,37 +10,34 @@ import type { Ranks } from "./ranks.ts";
 /** A call that waits in fair order: others may overtake it until the store has it. */
 export class WaitingReservation implements Reservation {
   readonly permits: Permits;
-  readonly waitMs: number;
+  waitMs = 0;
+  readonly call: FairCall;
+  /** Resolves to how long the call has waited, ms. */
+  readonly granted: Promise<number>;
   readonly #store: RemoteQueue;
   readonly #line: Ranks<FairCall>;
-  readonly #call: FairCall;
-  readonly #granted: Promise<number>;
   #taken: Amount;
-  /** Settled when the call is over. */
-  readonly #isGranted: Promise<boolean>;
-  #isUndone = false;
+  #state: "waiting" | "granted" | "left" | "undone" = "waiting";
 
-  /** @param granted resolves to how long the call has waited, ms */
+  /** @param enter makes the call */
   constructor(
     store: RemoteQueue,
     line: Ranks<FairCall>,
-    call: FairCall,
-    granted: Promise<number>,
     permits: Permits,
-    waitMs: number,
+    enter: (resolve: (outcome: number | Promise<never>) => void) => FairCall,
   ) {
+    let settle!: (outcome: number | Promise<never>) => void;
+    this.granted = new Promise((resolve) => {
+      settle = resolve;
+    });
+    this.call = enter((outcome) => {
+      this.#state = typeof outcome === "number" ? "granted" : "left";
+      settle(outcome);
+    });
     this.permits = permits;
-    this.waitMs = waitMs;
     this.#store = store;
     this.#line = line;
-    this.#call = call;
-    this.#granted = granted;
-    this.#taken = call.amount;
-    this.#isGranted = granted.then(
-      () => true,
-      // `ready` rejects with it
-      () => false,
-    );
+    this.#taken = this.call.amount;
   }
 
   async ready(options?: WaitOptions): Promise<number> {
@@ -49,7 +46,7 @@ export class WaitingReservation implements Reservation {
     if (signal?.aborted) leave();
     signal?.addEventListener("abort", leave);
     try {
-      return await this.#granted;
+      return await this.granted;
     } finally {
       signal?.removeEventListener("abort", leave);
     }
@@ -61,13 +58,13 @@ export class WaitingReservation implements Reservation {
 
   /** @returns whether it still waited */
   #leave(reason: unknown): boolean {
-    if (this.#call.isOver) return false;
-    this.#call.leave(reason);
+    if (this.#state !== "waiting") return false;
+    this.call.leave(reason);
     return true;
   }
 
   async settle(actual: Permits): Promise<void> {
-    if (this.#call.isOver && !(await this.#isGranted)) return;
+    if (this.#state === "left") return;
     const used = this.#store.parts.policyState.amount(actual, atLeastZero);
     const { after, done } = this.#store.correct(this.#taken, used);
     this.#taken = after;
@@ -75,9 +72,11 @@ export class WaitingReservation implements Reservation {
   }
 
   async undo(): Promise<void> {
-    if ((await this.cancel()) || !(await this.#isGranted)) return;
-    if (!this.#isUndone) this.#line.refund(this.#call.turn);
-    this.#isUndone = true;
+    if (await this.cancel()) return;
+    if (this.#state === "granted") {
+      this.#line.refund(this.call.turn);
+      this.#state = "undone";
+    }
     await this.settle(0);
   }
 }
