@@ -22,7 +22,6 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   #taken: Amount;
   /** From when its permits can be used; Infinity: they are not granted yet. */
   #instant = Infinity;
-  #isCancelled = false;
   /** The promise behind `ready()`; the `#signals` below can end it. */
   #ready: Promise<void> | undefined;
   #rejectReady: ((reason: unknown) => void) | undefined;
@@ -78,7 +77,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
 
   /** Whether the reservation is neither cancelled nor due. */
   get isPending(): boolean {
-    return !this.#isCancelled && !this.#isDue;
+    return !this.gone && !this.#isDue;
   }
 
   get #isDue(): boolean {
@@ -91,7 +90,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
       this.leave(signal.reason);
       throw signal.reason;
     }
-    if (this.#isCancelled) throw new ReservationCancelledError(this.waitMs);
+    if (this.gone) throw new ReservationCancelledError(this.waitMs);
     if (this.#isDue) return this.waitMs;
     this.host.checkOpen();
     this.host.track(this, signal);
@@ -136,7 +135,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   /** Cancels the reservation. @returns false if it was already cancelled or due */
   #leave(reason: unknown): boolean {
     if (!this.isPending) return false;
-    this.#isCancelled = true;
+    this.gone = true;
     this.#taken = combine(this.#taken, this.#taken, () => 0);
     this.host.parts.meter.cancelled(this.amount, Math.max(0, this.waited), reason);
     this.#alarm?.cancel();
