@@ -44,11 +44,10 @@ export class FairQueue implements FairCallHost {
 
   /** Puts a new call into the line, and sends it if the window has room. @param tries see `Caller` */
   enter(request: FairRequest, tries: boolean, resolve: (outcome: never) => void): FairCall {
-    const settle = (outcome: number | boolean | Promise<never>) => {
-      resolve(outcome as never);
+    const call: FairCall = new FairCall(this.#store, this, request, tries, (outcome) => {
+      resolve(outcome);
       void this.#ended(call, outcome);
-    };
-    const call: FairCall = new FairCall(this.#store, this, request, tries, settle);
+    });
     const { amount } = call;
     if (this.#store.parts.inForce.isImpossible(amount)) {
       // the reply says which policy refuses it
