@@ -26,7 +26,7 @@ export class WaitingReservation implements Reservation {
     permits: Permits,
     enter: (resolve: (outcome: number | Promise<never>) => void) => FairCall,
   ) {
-    let settle!: (outcome: number | Promise<never>) => void;
+    let settle = (_: number | Promise<never>) => {};
     this.granted = new Promise((resolve) => {
       settle = resolve;
     });
