@@ -198,32 +198,41 @@ export class Frame {
    */
   run(requests: readonly StoreRequest[], batchId?: BatchId): StoreReply {
     if (this.hasRun(batchId)) throw new LostReplyError();
-    const answers = requests.flatMap((request) => this.#answer(request));
-    return { ...this.head(batchId), answers };
+    const answers: Answer[] = [];
+    for (const request of requests) this.#answer(request, answers);
+    return Object.assign(this.head(batchId), { answers });
   }
 
   /** Returns the first fields of the reply to this batch. */
   head(batchId: BatchId | undefined): Omit<StoreReply, "answers"> {
-    const notes = this.#notes.length === 0 ? {} : { notes: this.#notes };
+    const notes = this.#notes;
     const remembered = this.#lastOf(batchId);
     const isNext = remembered === undefined || remembered + 1 === batchId?.number;
-    return { inForce: this.#inForce, ...notes, ...(isNext ? {} : { remembered }) };
+    const head = { inForce: this.#inForce };
+    if (isNext && notes.length === 0) return head;
+    return { ...head, ...(notes.length > 0 && { notes }), ...(!isNext && { remembered }) };
   }
 
-  #answer(request: StoreRequest): Answer[] {
+  /** Adds the answers to a request. */
+  #answer(request: StoreRequest, answers: Answer[]): void {
     const states = this.#states;
     switch (request.verb) {
       case "reserve":
-        return Array.from({ length: request.count }, () => this.#reserve(request));
+        for (let left = request.count; left > 0; left--) answers.push(this.#reserve(request));
+        return;
       case "decide":
       case "peek":
-        return [this.#decide(request)];
+        answers.push(this.#decide(request));
+        return;
       case "deficit":
-        return [this.#deficit()];
+        answers.push(this.#deficit());
+        return;
       case "set":
-        return [{ ...AT_ONCE, writtenUnder: this.#set(request.numbers) }];
+        answers.push({ ...AT_ONCE, writtenUnder: this.#set(request.numbers) });
+        return;
       case "unset":
-        return [{ ...AT_ONCE, writtenUnder: this.#set(this.#options.declared) }];
+        answers.push({ ...AT_ONCE, writtenUnder: this.#set(this.#options.declared) });
+        return;
       case "back":
         states.giveBack(states.amounts(request.amount), request.receipts);
         break;
@@ -244,7 +253,7 @@ export class Frame {
         states.pausedUntil = 0;
     }
     this.#changed = true;
-    return [AT_ONCE];
+    answers.push(AT_ONCE);
   }
 
   #reserve({ amount, longest, late }: StoreRequest & { verb: "reserve" }): Answer {

@@ -59,8 +59,8 @@ export class PolicyStates {
     this.#open(numbers, (policy) => {
       if (policy.numbers.some(Number.isNaN)) throw new RangeError("numbers that are none");
       const state = policy.algorithm.start(policy, 0) as Fields;
-      for (const [field, value] of Object.entries(state)) {
-        if (typeof value === "number") {
+      for (const field of Object.keys(state)) {
+        if (typeof state[field] === "number") {
           state[field] = next();
         } else {
           const list: number[] = [];
