@@ -30,6 +30,8 @@ import { SharedStatements } from "./shared-statements.ts";
 /** How many rows a sweep checks, and after how many new keys the next one comes. */
 const SWEPT = 100;
 const KEYS_A_SWEEP = SWEPT / 2;
+/** A sweep that takes longer does not keep later ones from starting: its connection may be lost. */
+const SWEEP_HANGS_MS = 60_000;
 /** A state with no end is kept for so long, ms: 31 000 years; timestamps end later. */
 const LONGEST_LIFE_MS = 1e15;
 
@@ -131,7 +133,7 @@ class PostgresBackend {
   /** New keys since the last sweep, and the key that it has checked last. */
   #newKeys = 0;
   #swept: string | undefined;
-  #isSweeping = false;
+  #sweepUnderWay: { readonly sentMs: number } | undefined;
 
   constructor(runner: Runner, table: string) {
     const { returning } = runner;
@@ -241,10 +243,12 @@ class PostgresBackend {
   /** Sweeps if it is time. Callers do not wait for it; a later one makes up for a failure. */
   async #countNew(key: string): Promise<void> {
     this.#newKeys += 1;
-    if (this.#isSweeping) return;
-    this.#isSweeping = true;
+    const sentMs = performance.now();
+    if (this.#sweepUnderWay && sentMs - this.#sweepUnderWay.sentMs < SWEEP_HANGS_MS) return;
+    const sweep = { sentMs };
+    this.#sweepUnderWay = sweep;
     try {
-      while (this.#newKeys >= KEYS_A_SWEEP) {
+      while (this.#newKeys >= KEYS_A_SWEEP && this.#sweepUnderWay === sweep) {
         this.#newKeys -= KEYS_A_SWEEP;
         const { rows } = await this.#runner.run(this.#sweep, [this.#swept ?? key]);
         this.#swept = (Object(rows[0]) as { key?: string }).key ?? "";
@@ -252,7 +256,7 @@ class PostgresBackend {
     } catch {
       // the server is away, or the rights do not suffice
     } finally {
-      this.#isSweeping = false;
+      if (this.#sweepUnderWay === sweep) this.#sweepUnderWay = undefined;
     }
   }
 }

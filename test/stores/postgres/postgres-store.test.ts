@@ -289,6 +289,32 @@ store("rows that have expired are removed as new keys come", async () => {
   assert.equal(rows, [{ n: 400 }], "the others stay");
 });
 
+store("a sweep that never ends does not stop later ones", async () => {
+  const { table } = fresh();
+  let sweeps = 0;
+  const client = {
+    query: (text: string, values: unknown[]) => {
+      if (text.startsWith("WITH") && ++sweeps === 1) return new Promise<never>(() => {});
+      return pool.query(text, values);
+    },
+  };
+  const users = StoreLimiter.create(postgresStore(client, { table }), "users", ten, patient);
+  const come = (from: number) =>
+    Promise.all(Array.from({ length: 60 }, (_, i) => users.for(`${from + i}`).tryAcquire()));
+  await come(0);
+  assert.is(sweeps, 1);
+  await come(100);
+  assert.is(sweeps, 1, "the first may still be under way");
+  const { now } = performance;
+  try {
+    performance.now = () => now.call(performance) + 61_000;
+    await come(200);
+    assert.ok(sweeps > 1);
+  } finally {
+    performance.now = now;
+  }
+});
+
 store("a limit that operators keep in a row", async () => {
   const { table } = fresh();
   const options = { ...patient, limitKey: "limit:a" };
