@@ -44,8 +44,9 @@ export class KeyedRemoteLimiter extends RemoteLimiter implements KeyedVerbs<stri
   }
 
   for(key: string): RemoteLimiter {
-    const known = this.#limiters.get(checkKey("key", key))?.deref();
+    const known = this.#limiters.get(key)?.deref();
     if (known !== undefined) return known;
+    checkKey("key", key);
     this.checkOpen();
     const limiter = this.#make(key);
     this.#limiters.set(key, new WeakRef(limiter));

@@ -28,10 +28,20 @@ export class Statement {
   }
 }
 
+// A key can be longer than an index allows. So a long key is stored as its start, for people who read the table,
+// and a hash. That has 501 characters, so no short key can be equal to it.
+export const KEY = `CASE WHEN length($1::text) > 500
+  THEN left($1, 437) || encode(sha256(convert_to($1, 'UTF8')), 'hex') ELSE $1 END`;
+
 export interface Result {
   readonly rows: readonly unknown[];
   /** How many rows a write has changed; absent: as many as it returns. */
   readonly rowCount?: number;
+}
+
+/** Returns whether a write has changed its row. */
+export function hasChanged({ rows, rowCount = rows.length }: Result): boolean {
+  return rowCount > 0;
 }
 
 export interface Runner {

@@ -4,19 +4,22 @@
  * Both address rows by their primary key, so calls for different keys do not wait for each other. A write states
  * the bytes that it replaces, which were read or which this process wrote last, and the times at which it is valid.
  * If another process has written in between, it changes no row, and `casStore` runs the requests again on the
- * newer state. Writes for several keys can share a statement (`shared-statements.ts`).
+ * newer state. Writes for several keys can share a statement (`shared-writes.ts`).
  *
  * The table has no index besides its primary key: an index on `expires` would have to be written with every
  * state. Expired rows are removed as new ones come: each 50th new key checks the next 100 rows in
  * the order of the keys. So the table holds at most about twice as many rows as are in use.
  */
 import { checkBoolean, checkOptions, checkText, failCheck } from "../../ground/check.ts";
+import type { CasBackend } from "../cas-backend.ts";
 import { casStore } from "../cas-store.ts";
 import type { Store } from "../store.ts";
 import {
   CREATED_TWICE,
   codeOf,
+  hasChanged,
   isPermanent,
+  KEY,
   LOST_RACES,
   type PostgresClient,
   type Result,
@@ -25,7 +28,7 @@ import {
   Statement,
   UNDEFINED_TABLE,
 } from "./postgres-client.ts";
-import { SharedStatements } from "./shared-statements.ts";
+import { SharedWrites } from "./shared-writes.ts";
 
 /** How many rows a sweep checks, and after how many new keys the next one comes. */
 const SWEPT = 100;
@@ -67,15 +70,7 @@ export function postgresStore(client: PostgresClient, options: PostgresStoreOpti
   const { prepare = true } = options;
   checkBoolean("options.prepare", prepare);
   const table = quoted(options.table ?? "smooth_limiter");
-  const backend = new PostgresBackend(runnerOf(client, prepare), table);
-  return casStore({
-    get: (key) => backend.get(key),
-    compareAndSet: (...args) => backend.compareAndSet(...args),
-    compareAndSetWithin: (...args) => backend.compareAndSetWithin(...args),
-    now: () => backend.now(),
-    getWithTime: (key) => backend.getWithTime(key),
-    isPermanent,
-  });
+  return casStore(new PostgresBackend(runnerOf(client, prepare), table));
 }
 
 function quoted(table: string): string {
@@ -91,11 +86,6 @@ function quoted(table: string): string {
   return parts.map((part) => `"${part}"`).join(".");
 }
 
-// A key can be longer than an index allows. So a long key is stored as its start, for people who read the table,
-// and a hash. That has 501 characters, so no short key can be equal to it.
-const KEY = `CASE WHEN length($1::text) > 500
-  THEN left($1, 437) || encode(sha256(convert_to($1, 'UTF8')), 'hex') ELSE $1 END`;
-
 /** The server's time, ms. */
 const NOW = "extract(epoch FROM clock_timestamp())::float8 * 1000";
 
@@ -104,32 +94,15 @@ interface Row {
   readonly now: number;
 }
 
-/** The values of a write: key, new state, lifetime, old state, and the range of times, all in ms. */
-type Write = readonly [string, Uint8Array, number, Uint8Array, number, number];
-
-const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
-
-/** Bytes and infinite numbers are no JSON. */
-function jsonOf(value: string | number | Uint8Array): string {
-  if (typeof value !== "object") return String(value);
-  let hex = "";
-  for (const byte of value) hex += HEX[byte];
-  return hex;
-}
-
-/** A number of ms of Unix time as a timestamp. */
-const timeOf = (ms: string) => `to_timestamp(${ms}::float8 / 1000)`;
-
-class PostgresBackend {
+class PostgresBackend implements CasBackend {
+  readonly isPermanent = isPermanent;
   readonly #runner: Runner;
   readonly #now = new Statement(`SELECT ${NOW} AS now`);
   readonly #create: Statement;
   readonly #select: Statement;
   readonly #insert: Statement;
-  readonly #update: Statement;
-  readonly #updateAll: Statement;
   readonly #sweep: Statement;
-  readonly #writes = new SharedStatements<Write>((writes) => this.#write(writes));
+  readonly #writes: SharedWrites;
   /** New keys since the last sweep, and the key that it has checked last. */
   #newKeys = 0;
   #swept: string | undefined;
@@ -148,18 +121,7 @@ class PostgresBackend {
       new Statement(`INSERT INTO ${table} AS known (key, state, expires) VALUES (${KEY}, $2, ${expires})
       ON CONFLICT (key) DO UPDATE SET state = excluded.state, expires = excluded.expires
       WHERE known.expires <= clock_timestamp() ${returning}`);
-    this.#update = new Statement(`UPDATE ${table} SET state = $2, expires = ${expires}
-      WHERE key = ${KEY} AND state = $4
-        AND clock_timestamp() BETWEEN ${timeOf("$5")} AND ${timeOf("$6")} ${returning}`);
-    // a row that another process has locked is about to change: to wait for it could cause a deadlock
-    this.#updateAll = new Statement(`UPDATE ${table} AS known
-      SET state = decode(asked->>2, 'hex'), expires = clock_timestamp() + (asked->>3)::float8 * interval '1 millisecond'
-      FROM json_array_elements($1::text::json) AS asked CROSS JOIN LATERAL (
-        SELECT ctid AS at FROM ${table} WHERE key = ${KEY.replaceAll("$1", "(asked->>1)")}
-          AND state = decode(asked->>4, 'hex')
-          AND clock_timestamp() BETWEEN ${timeOf("(asked->>5)")} AND ${timeOf("(asked->>6)")}
-        FOR UPDATE SKIP LOCKED) AS held
-      WHERE known.ctid = held.at RETURNING (asked->>0)::int AS i`);
+    this.#writes = new SharedWrites(runner, table);
     this.#sweep =
       new Statement(`WITH next AS (SELECT key FROM ${table} WHERE key > $1 ORDER BY key LIMIT ${SWEPT}),
       gone AS (DELETE FROM ${table} USING next WHERE ${table}.key = next.key AND expires <= clock_timestamp())
@@ -191,10 +153,14 @@ class PostgresBackend {
       return this.compareAndSetWithin(key, before, after, lifeMs, -Infinity, Infinity);
     }
     const values = [textOf(key), after, Math.min(lifeMs, LONGEST_LIFE_MS)];
-    const insert = async () => [hasChanged(await this.#orCreate(this.#insert, values))];
-    const [isNew = false] = await insert().catch(noneOf);
-    if (isNew) void this.#countNew(textOf(key));
-    return isNew;
+    try {
+      const isNew = hasChanged(await this.#orCreate(this.#insert, values));
+      if (isNew) void this.#countNew(textOf(key));
+      return isNew;
+    } catch (error) {
+      if (LOST_RACES.has(codeOf(error))) return false;
+      throw error;
+    }
   }
 
   compareAndSetWithin(
@@ -206,23 +172,7 @@ class PostgresBackend {
     untilMs: number,
   ): Promise<boolean> {
     const life = Math.min(lifeMs, LONGEST_LIFE_MS);
-    return this.#writes.add([textOf(key), after, life, before, fromMs, untilMs]);
-  }
-
-  /** Returns which of the writes have changed their rows. */
-  async #write(writes: readonly Write[]): Promise<readonly boolean[]> {
-    const [only] = writes;
-    try {
-      if (only !== undefined && writes.length === 1) {
-        return [hasChanged(await this.#runner.run(this.#update, only))];
-      }
-      const listed = writes.map((values, i) => [i, ...values.map(jsonOf)]);
-      const { rows } = await this.#runner.run(this.#updateAll, [JSON.stringify(listed)]);
-      const written = new Set(rows.map((row) => (row as { i: number }).i));
-      return writes.map((_, i) => written.has(i));
-    } catch (error) {
-      return noneOf(error);
-    }
+    return this.#writes.add(textOf(key), after, life, before, fromMs, untilMs);
   }
 
   async #orCreate(statement: Statement, values: unknown[]): Promise<Result> {
@@ -259,17 +209,6 @@ class PostgresBackend {
       if (this.#sweepUnderWay === sweep) this.#sweepUnderWay = undefined;
     }
   }
-}
-
-/** Returns whether a write has changed its row. */
-function hasChanged({ rows, rowCount = rows.length }: Result): boolean {
-  return rowCount > 0;
-}
-
-/** Returns that no row was changed, if the error says that other writers came first. */
-function noneOf(error: unknown): readonly boolean[] {
-  if (LOST_RACES.has(codeOf(error))) return [];
-  throw error;
 }
 
 /** A text of PostgreSQL cannot contain a NUL. */
