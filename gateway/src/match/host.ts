@@ -31,7 +31,7 @@ function bare(host: string): string {
     .toLowerCase()
     .replace(/^.*@/, "")
     .replace(/:[0-9]*$/, "")
-    .replace(/\.+$/, "");
+    .replace(/(?<!\.)\.+$/, "");
 }
 
 /** As servers read it that look for a port, or for the next item of a list, and check neither. */

@@ -1,6 +1,7 @@
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import { createGateway, readRules } from "../../src/index.ts";
+import { hostsOf } from "../../src/match/host.ts";
 import { request } from "../support/http/request.ts";
 
 const test = suite("hosts of rules");
@@ -37,6 +38,20 @@ test("a rule does not hold for other hosts", async () => {
     assert.not.ok(await holds("api.example.com", { host }), host);
   }
   assert.not.ok(await holds("api.example.com", {}));
+});
+
+test("the work for a host is linear in its length, whatever it holds", () => {
+  const units = [..."a . , : @ :1 1. a. xn--a. %41 [ [: \xfc".split(" "), " ", "\t"];
+  const started = process.cpuUsage().user;
+  for (const unit of units) {
+    const long = unit.repeat(30_000 / unit.length);
+    for (const host of [long, `${long}x`, `x${long}:x`, `u@${long}!`]) {
+      hostsOf(request("/", { headers: { host } }));
+      hostsOf(request(`http://${host}/`));
+    }
+  }
+  // quadratic work takes 10 s
+  assert.ok(process.cpuUsage().user - started < 5e6);
 });
 
 test("a star stands for every subdomain, and a list for each of its names", async () => {

@@ -95,13 +95,16 @@ export function listedAddress(list: string, trustedProxies: number): string | un
   return addresses.find(isAddress)?.replace(WITH_PORT, "$1$2");
 }
 
-/** A forwarded-for list as the last field of the combined format, or as a field of JSON. */
-const FORWARDED =
-  /forwarded[-_]?for"|" "(?:[^"]*,\s*)?(?:\d{1,3}(?:\.\d{1,3}){3}|(?=[^"]*:)[0-9a-f:]+)"\s*$/i;
+/** The name of a forwarded-for list in JSON; the last field of the combined format; an address in it. */
+const FORWARDED_NAME = /forwarded[-_]?for"/i;
+const LAST_FIELD = /" "([^"]*)"\s*$/;
+const LISTED = /^(?:\d{1,3}(?:\.\d{1,3}){3}|(?=.*:)[0-9a-f:]+)$/i;
 
 /** Returns whether a line seems to have a forwarded-for list beside the address of the connection. */
 export function seemsForwarded(line: string): boolean {
-  return FORWARDED.test(line);
+  if (FORWARDED_NAME.test(line)) return true;
+  const last = LAST_FIELD.exec(line)?.[1] ?? "";
+  return LISTED.test(last.slice(last.lastIndexOf(",") + 1).trimStart());
 }
 
 /**
