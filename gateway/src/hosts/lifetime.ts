@@ -7,13 +7,18 @@
  * has been read. An HTTP/2 response has no `closed`, and its `writableFinished` is true after a
  * reset. So a request is over when its response closes or when its connection does: the socket, or
  * the request's own stream under HTTP/2.
+ *
+ * An HTTP/2 stream may never emit "close": Node waits for its last write, which never ends if the client
+ * has reset the stream with NO_ERROR. Such a stream is `closed`, and emits "aborted" if its response was
+ * not ended, and otherwise "end".
  */
 
 /** The members of a socket, or of an HTTP/2 stream, that are used here. */
 export interface NodeConnection {
   readonly remoteAddress?: string | undefined;
   readonly destroyed?: boolean | undefined;
-  once?(event: "close", listener: () => void): unknown;
+  readonly closed?: boolean | undefined;
+  once?(event: "close" | "aborted" | "end", listener: () => void): unknown;
 }
 
 /** The members of a request from which its connection is found. */
@@ -33,13 +38,18 @@ export interface ClosingResponse {
 
 /** Returns the stream under HTTP/2, because the session's socket outlives its streams. */
 function connectionOf(req: ConnectedRequest): NodeConnection | undefined {
-  const { httpVersionMajor, socket, stream } = req;
-  return httpVersionMajor === 2 && stream !== undefined ? stream : socket;
+  return streamOf(req) ?? req.socket;
+}
+
+function streamOf({ httpVersionMajor, stream }: ConnectedRequest): NodeConnection | undefined {
+  return httpVersionMajor === 2 ? stream : undefined;
 }
 
 /** @param res absent for an upgrade: such a request lasts as long as its socket */
 export function isOver(req: ConnectedRequest, res: ClosingResponse | undefined): boolean {
-  return res?.closed === true || connectionOf(req)?.destroyed === true;
+  if (res?.closed === true) return true;
+  const connection = connectionOf(req);
+  return connection?.destroyed === true || connection?.closed === true;
 }
 
 /** Calls back once when the request is over: at once if it is over already. */
@@ -52,7 +62,10 @@ export function whenOver(
     over();
     return;
   }
-  const open = [res, connectionOf(req)].flatMap((each) => (each === undefined ? [] : endsOf(each)));
+  const stream = streamOf(req);
+  const open = [res, stream ?? req.socket].flatMap((each) =>
+    each === undefined ? [] : endsOf(each, each === stream),
+  );
   let isOpen = true;
   const end = () => {
     for (const ends of open) ends.delete(end);
@@ -79,13 +92,20 @@ const closing = new WeakMap<Closing, Ends>();
  * The functions to call when a connection or a response closes. They share one listener: Node warns of
  * a leak when there are more than ten. A pipeline may be longer, and more rules may apply to a request.
  */
-function endsOf(emitter: Closing): Ends {
+function endsOf(emitter: Closing, isStream: boolean): Ends {
   const known = closing.get(emitter);
   if (known !== undefined) return known;
   const ends: Ends = new Set();
   closing.set(emitter, ends);
-  emitter.once?.("close", () => {
-    for (const end of ends) end();
+  const end = () => {
+    for (const each of ends) each();
+  };
+  emitter.once?.("close", end);
+  if (!isStream) return ends;
+  const stream: NodeConnection = emitter;
+  stream.once?.("aborted", end);
+  stream.once?.("end", () => {
+    if (stream.closed) end();
   });
   return ends;
 }

@@ -3,6 +3,7 @@
  * its request is over.
  */
 
+import { createServer as createHttp2Server, type Http2ServerRequest } from "node:http2";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Hono } from "hono";
 import { FakeClock } from "smooth-limiter/testing";
@@ -31,7 +32,7 @@ import {
   textOf,
   until,
 } from "../support/http/raw-clients.ts";
-import { HOSTS, type Host, HTTP2_HOSTS, type Running } from "../support/http/servers.ts";
+import { HOSTS, type Host, HTTP2_HOSTS, type Running, running } from "../support/http/servers.ts";
 
 const PLACES = 10;
 
@@ -257,6 +258,29 @@ onEach(HTTP2_HOSTS, (test, host, make) => {
     });
   }
 
+  for (const isLate of [false, true]) {
+    test(`a client resets uploads with NO_ERROR ${isLate ? "before it takes" : "instead of taking"} its responses`, async () => {
+      const checker = await make();
+      let finish = () => {};
+      const gone = new Promise<void>((resolve) => {
+        finish = resolve;
+      });
+      const work = isLate ? () => gone : async () => {};
+      await serving(host, checker, work, async (server) => {
+        const asked = { method: "POST", body: "h" };
+        const client = await openStreams(server, PLACES, asked, { initialWindowSize: 0 });
+        await until("all places are taken", () => freeOf(checker) === 0);
+        await until("all are served", () => server.served() === PLACES);
+        await sleep(20);
+        for (const stream of client.streams) stream.close(0);
+        await sleep(20);
+        finish();
+        await until("all places are free", () => freeOf(checker) === PLACES);
+        client.session.destroy();
+      });
+    });
+  }
+
   test("HEAD, errors and many streams of one session leave no place taken", async () => {
     const checker = await make(1);
     await serving(
@@ -303,6 +327,26 @@ for (const [name, host] of Object.entries(HOSTS)) {
 const test = suite("places where the server reports little");
 
 const URL_ = "http://localhost/hello";
+
+test("HTTP/2: a client resets an upload with NO_ERROR of which the handler has read a part", async () => {
+  const checker = placesOf(1);
+  let read = 0;
+  const listener = nodeGateway(checker, (req: Http2ServerRequest) => {
+    req.on("data", (chunk: Buffer) => {
+      read += chunk.length;
+      req.pause();
+    });
+  });
+  const server = await running(createHttp2Server(listener), () => 0);
+  const upload = { method: "POST", body: "h".repeat(60_000) };
+  const { session, streams } = await openStreams(server, 1, upload);
+  await until("a part is read", () => read > 0);
+  await sleep(20);
+  streams[0]?.close(0);
+  await until("the place is free", () => freeOf(checker) === 1);
+  session.destroy();
+  await server.close();
+});
 
 test("HEAD: the body of the handler's answer is never read", async () => {
   const checker = placesOf(1);

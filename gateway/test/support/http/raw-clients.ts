@@ -1,6 +1,11 @@
 /** Clients over HTTP/1.1 and HTTP/2 that send raw requests and can disconnect at any time. */
 import { once } from "node:events";
-import { type ClientHttp2Session, type ClientHttp2Stream, connect as connect2 } from "node:http2";
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect as connect2,
+  type Settings,
+} from "node:http2";
 import { connect, type Server, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import * as assert from "uvu/assert";
@@ -69,13 +74,15 @@ export interface Streams {
   readonly streams: readonly ClientHttp2Stream[];
 }
 
+/** @param settings of the session: with `initialWindowSize: 0` the client accepts no body */
 export async function openStreams(
   { url }: Server1,
   count: number,
   { method = "GET", path = "/hello", body }: Asked = {},
+  settings: Settings = {},
 ): Promise<Streams> {
   const { socket } = await dial({ url });
-  const session = connect2(url, { createConnection: () => socket });
+  const session = connect2(url, { createConnection: () => socket, settings });
   session.on("error", () => {});
   await once(session, "connect");
   const streams = Array.from({ length: count }, () => {

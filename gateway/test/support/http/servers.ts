@@ -78,7 +78,8 @@ function statusOf(path = ""): number {
   return path.startsWith("/401") ? 401 : path.startsWith("/bad") ? 500 : 200;
 }
 
-function running(server: NetServer, served: () => number): Promise<Running> {
+/** Starts a server. */
+export function running(server: NetServer, served: () => number): Promise<Running> {
   return new Promise((resolve) => {
     const sessions = new Set<ServerHttp2Session>();
     server.on("session", (session: ServerHttp2Session) => {
