@@ -270,6 +270,24 @@ test("closing ends the watch, and a load that is under way", async () => {
   assert.equal(events, ["file applied"]);
 });
 
+test("each source is stopped once, also if another one fails or the gateway is closed twice", async () => {
+  const file = new HandSource("file", rule("rpu: 5, name: a"));
+  const watched = (name: string, watch: RuleSource["watch"]): HandSource =>
+    Object.assign(new HandSource(name, "[]"), { watch });
+  let stops = 0;
+  const counted = watched("counted", () => () => {
+    stops += 1;
+  });
+  const broken = () => {
+    throw new Error("broken");
+  };
+  const failed = await open([counted, watched("b", broken), file]).catch(String);
+  assert.equal([failed, stops, file.isWatched], ["Error: broken", 1, false]);
+  const { gateway } = await open([watched("b", () => broken), counted, file]);
+  for (let i = 0; i < 2; i++) assert.is(await gateway.close().catch(String), "Error: broken");
+  assert.equal([stops, file.isWatched], [2, false]);
+});
+
 test("rules that were read already are accepted, other values are rejected", async () => {
   const rules = readRules(rule("rpu: 5, name: a"));
   const actors = { account: fromHeader("account") };

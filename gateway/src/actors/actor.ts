@@ -1,5 +1,6 @@
 import { checkText } from "../ground/check.ts";
 import type { Maybe } from "../ground/maybe.ts";
+import { decode } from "../match/decode.ts";
 import type { GatewayRequest } from "../request.ts";
 
 /**
@@ -32,8 +33,9 @@ export function fromHeader(name: string): Actor {
 }
 
 /**
- * Creates an actor that returns the value of a cookie, as the client sent it. Clients can send any
- * value: see `fromHeader`.
+ * Creates an actor that returns the value of a cookie, the first of that name: without quotes around it,
+ * and percent-decoded, because servers accept each spelling of a value. Clients can send any value: see
+ * `fromHeader`.
  *
  * @param name of the cookie
  * @returns an actor
@@ -42,12 +44,17 @@ export function fromHeader(name: string): Actor {
  * createGateway({ actors: { account: fromCookie("session") }, … });
  */
 export function fromCookie(name: string): Actor {
-  const start = `${checkText("name", name)}=`;
-  if (start === "=") throw new TypeError('name must be the name of a cookie, got ""');
+  if (checkText("name", name) === "") {
+    throw new TypeError('name must be the name of a cookie, got ""');
+  }
   return ownActor((request) => {
-    const all = request.header("cookie")?.split(";") ?? [];
-    const found = all.map((each) => each.trim()).find((each) => each.startsWith(start));
-    return found?.slice(start.length);
+    for (const each of request.header("cookie")?.split(";") ?? []) {
+      const at = each.indexOf("=");
+      if (at < 0 || each.slice(0, at).trim() !== name) continue;
+      const value = each.slice(at + 1).trim();
+      return decode(/^".*"$/.test(value) ? value.slice(1, -1) : value);
+    }
+    return undefined;
   });
 }
 

@@ -31,6 +31,7 @@ export class LiveRules {
   readonly #host: Host;
   readonly #feeds: readonly Feed[];
   readonly #closing = new AbortController();
+  #closed: Promise<void> | undefined;
   #inForce: { readonly feed: Feed; readonly rules: readonly Rule[] } | undefined;
 
   constructor(sources: readonly RuleSource[], host: Host) {
@@ -46,14 +47,25 @@ export class LiveRules {
       const faults = this.#feeds.map(({ fault }) => fault);
       throw faults.length === 1 ? faults[0] : new AggregateError(faults, "no source has rules");
     }
-    for (const feed of this.#feeds) {
-      feed.stop = feed.source.watch?.(() => void this.#reload(feed));
+    try {
+      for (const feed of this.#feeds) {
+        feed.stop = feed.source.watch?.(() => void this.#reload(feed));
+      }
+    } catch (error) {
+      await this.close();
+      throw error;
     }
   }
 
-  async close(): Promise<void> {
+  /** Stops watching; each source is stopped once, however often this is called. */
+  close(): Promise<void> {
+    this.#closed ??= this.#stop();
+    return this.#closed;
+  }
+
+  async #stop(): Promise<void> {
     this.#closing.abort();
-    await Promise.all(this.#feeds.map(({ stop }) => stop?.()));
+    await Promise.all(this.#feeds.map(async ({ stop }) => stop?.()));
   }
 
   /** Loads one after the other: a change during a load causes another load after it. */

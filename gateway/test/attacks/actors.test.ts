@@ -1,5 +1,6 @@
 /** Attacks on actors: requests that make one fail must not free them from any other rule. */
 import { runInNewContext } from "node:vm";
+import { parse } from "hono/utils/cookie";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
@@ -223,6 +224,37 @@ test("the request that an actor is given works when it is destructured", async (
       const verdict = await gateway.check(strict, (error) => assert.unreachable(String(error)));
       assert.is(verdict.outcomes[0]?.actor, "acme");
     }
+  }
+});
+
+test("another spelling of a cookie that the server reads as the same value is no other client", async () => {
+  const rules = readRules(
+    "{ url: /, rules: [{ actor: { cookie: session }, unit: day, rpu: 100 }] }",
+  );
+  const gateway = await createGateway({ rules });
+  const spellings = [
+    "session=s:1~é",
+    "session=s%3A1~%C3%A9",
+    "session=%73%3a%31%7e%c3%a9",
+    'session="s:1~%C3%A9"',
+    "session =s:1~%c3%a9 ",
+    "a=b;\tsession=\ts:1~%C3%A9\t;x=session=2",
+    "session=s:1~%C3%A9; session=other",
+    "session; session=s:1~%C3%A9",
+  ];
+  for (const cookie of spellings) {
+    const read = parse(cookie, "session").session;
+    // Hono reads no letters beyond ASCII that are not escaped
+    if (!cookie.includes("é")) assert.is(read, "s:1~é", cookie);
+    const { outcomes } = await gateway.check(request("/", { headers: { cookie } }));
+    assert.is(outcomes[0]?.actor, "s:1~é", cookie);
+  }
+  const others = ["%", "%zz", '"', "", "a=b", "session2=x", "SESSION=x"];
+  for (const text of others) {
+    const cookie = text.includes("=") ? text : `session=${text}`;
+    const { outcomes } = await gateway.check(request("/", { headers: { cookie } }));
+    const actor = text.includes("=") || text === "" ? "192.0.2.1" : text;
+    assert.is(outcomes[0]?.actor, actor, cookie);
   }
 });
 

@@ -281,6 +281,7 @@ test("a key of Redis: after a gateway closes, others on its connection still rec
   const source = redisSource(redis, "rules", { subscriber });
   const other = await createGateway({ rules: source });
   await reaches(source, 2, async () => {
+    await Promise.all([other.close(), other.close()]);
     await other.close();
     await redis.set("rules", rules(2));
     assert.is(await redis.publish("rules", ""), 1);
