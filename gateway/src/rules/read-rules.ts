@@ -26,6 +26,8 @@ const A_PATH = /^\S+\.(?:ya?ml|json)$/i;
 /** In characters. A bound, because reading blocks the event loop. */
 const LONGEST = 2 ** 19;
 const MOST_PROBLEMS = 20;
+/** A text has no room for more that are valid. A bound, because to list their mistakes takes seconds. */
+const MOST_RULES = 20_000;
 
 /**
  * Reads rules.
@@ -147,6 +149,12 @@ class Reader {
     return entries.flatMap((each, i) => {
       if (this.#isFull) return [];
       const path = Array.isArray(data) ? [i] : [];
+      const { rules } = Object(each) as { readonly rules?: unknown };
+      if (this.#paths === undefined && Array.isArray(rules) && rules.length > MOST_RULES) {
+        const { at } = nodeAt(document, [...path, "rules"]);
+        this.#wrong(at, `found ${rules.length} rules, allowed: at most ${MOST_RULES}`);
+        return [];
+      }
       const parsed = this.#validate(schema, each, document, path);
       if (parsed === undefined) return [];
       if (!parsed.success) {
