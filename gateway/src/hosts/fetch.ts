@@ -188,7 +188,8 @@ export class FetchGatewayRequest implements HostRequest {
   }
 
   header(name: string): string | undefined {
-    return this.#request.headers.get(name) ?? undefined;
+    // `Headers` throws an error for the fields of HTTP/2 that begin with a colon
+    return name.startsWith(":") ? undefined : (this.#request.headers.get(name) ?? undefined);
   }
 
   /**

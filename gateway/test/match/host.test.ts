@@ -31,6 +31,26 @@ test("a rule holds for its hosts, in every way to write them", async () => {
   assert.ok(await holds("api.example.com", { host: "x" }, "http://api.example.com/"));
   // a server may go by the header
   assert.ok(await holds("api.example.com", { host: "api.example.com" }, "http://x/"));
+  assert.ok(await holds("api.example.com", { ":authority": "api.example.com" }, "http://x/"));
+  assert.ok(await holds("api.example.com", { host: "u:p@ap%69.example.com,x" }));
+});
+
+test("the host in a target, in every way that a URL parser reads it", async () => {
+  const targets =
+    "http:///api.example.com/ http:////u@api.example.com:80/ http:api.example.com http:\\\\api.example.com/ //api.example.com/ /\\api.example.com/ /\t/api.example.com/ ///AP%49.example.com?x";
+  for (const url of targets.split(" ")) {
+    assert.is(new URL(url, "ws://x").hostname, "api.example.com", url);
+    assert.ok(await holds("api.example.com", { host: "x" }, url), url);
+  }
+  for (const url of ["/api.example.com/", "/a//api.example.com/", "/?//api.example.com", "*", ""]) {
+    assert.not.ok(await holds("api.example.com", { host: "x" }, url), url);
+  }
+});
+
+test("a platform that rejects the name of HTTP/2's field", () => {
+  const headers = new Headers({ host: "api.example.com" });
+  const header = (name: string) => headers.get(name) ?? undefined;
+  assert.equal(hostsOf({ ...request("/"), header }), ["api.example.com"]);
 });
 
 test("a rule does not hold for other hosts", async () => {
