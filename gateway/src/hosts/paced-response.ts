@@ -31,6 +31,9 @@ const HIGH_WATER_BYTES = 64 * 1024;
 /** Statuses of responses that have no body. */
 const WITHOUT_BODY = [204, 304];
 
+/** With one of these fields Node does not add the length of a response either. */
+const FRAMING = ["content-length", "transfer-encoding", "trailer"];
+
 interface Piece {
   readonly bytes: Uint8Array;
   readonly written: ((error?: Error) => void) | undefined;
@@ -46,10 +49,13 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
   const emit = res.emit.bind(res);
   const queue: Piece[] = [];
   const gone = new AbortController();
+  /** Calls that came after the end, for the response to answer once it has ended. */
+  const late: (() => void)[] = [];
   let waiting = 0;
   let needsDrain = false;
   let isRunning = false;
   let isEnded = false;
+  let isSent = false;
   let wake = () => {};
   let sent = () => {};
 
@@ -68,6 +74,7 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
     for (const { written } of queue.splice(0)) {
       if (written) queueMicrotask(() => written(new Error("the response was closed")));
     }
+    for (const call of late.splice(0)) queueMicrotask(call);
   });
 
   async function* pieces(): AsyncGenerator<Uint8Array> {
@@ -105,7 +112,9 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
         if (gone.signal.aborted) resolve();
       });
     }
+    isSent = true;
     end();
+    for (const call of late.splice(0)) call();
   }
 
   const start = () => {
@@ -115,11 +124,7 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
     run().catch((error: Error) => gone.signal.aborted || res.destroy(error));
   };
 
-  const add = (chunk: unknown, encoding: unknown, written: Piece["written"]) => {
-    const bytes =
-      typeof chunk === "string"
-        ? Buffer.from(chunk, typeof encoding === "string" ? (encoding as BufferEncoding) : "utf8")
-        : (chunk as Uint8Array);
+  const add = (bytes: Uint8Array, written: Piece["written"]) => {
     queue.push({ bytes, written });
     waiting += bytes.byteLength;
     // other code must not take the response for one that has not begun
@@ -128,11 +133,18 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
     start();
   };
 
+  /** Whether the end was called, and bytes before it still wait. */
+  const isEnding = () => isEnded && isRunning && !isSent && !gone.signal.aborted;
+
   res.write = (...args: Args) => {
     const [chunk, encoding, written] = parts(args);
-    const isBytes = typeof chunk === "string" || chunk instanceof Uint8Array;
-    if (isEnded || gone.signal.aborted || !isBytes) return write(...args);
-    add(chunk, encoding, written);
+    if (!isBytes(chunk)) return write(...args);
+    if (isEnding()) {
+      late.push(() => write(...args));
+      return false;
+    }
+    if (isEnded || gone.signal.aborted) return write(...args);
+    add(bytesOf(chunk, encoding), written);
     needsDrain = waiting >= HIGH_WATER_BYTES;
     return !needsDrain;
   };
@@ -140,21 +152,24 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
   res.end = (...args: Args) => {
     const [chunk, encoding, ended] = parts(args);
     const hasBody = chunk !== undefined && chunk !== null && chunk !== "";
+    // throws
+    if (hasBody && !isBytes(chunk)) return end(...args);
+    if (isEnding()) {
+      if (hasBody) late.push(() => end(...args));
+      else if (ended !== undefined) res.once("close", ended);
+      return res;
+    }
     const isLate = isEnded || gone.signal.aborted || (!isRunning && !hasBody);
     if (isLate || WITHOUT_BODY.includes(res.statusCode)) {
       isEnded = true;
       return end(...args);
     }
-    if (
-      !res.headersSent &&
-      ["content-length", "transfer-encoding"].every((name) => !res.getHeader(name))
-    ) {
-      const length =
-        typeof chunk === "string" ? Buffer.byteLength(chunk) : Object(chunk).byteLength;
-      res.setHeader("Content-Length", String(length));
+    const bytes = hasBody ? bytesOf(chunk, encoding) : undefined;
+    if (bytes && !res.headersSent && FRAMING.every((name) => !res.getHeader(name))) {
+      res.setHeader("Content-Length", String(bytes.byteLength));
     }
     isEnded = true;
-    if (hasBody) add(chunk, encoding, undefined);
+    if (bytes) add(bytes, undefined);
     if (ended !== undefined) res.once("close", ended);
     wake();
     return res;
@@ -170,6 +185,16 @@ export function pacedBody(response: Response, paces: readonly Pace[] = []): Resp
     body = body.pipeThrough(throttle(limiter, { freeBytes: afterBytes }));
   }
   return new Response(body, response);
+}
+
+/** Whether it is what the body of a response consists of: Node throws an error for anything else. */
+function isBytes(chunk: unknown): chunk is string | Uint8Array {
+  return typeof chunk === "string" || chunk instanceof Uint8Array;
+}
+
+function bytesOf(chunk: string | Uint8Array, encoding: unknown): Uint8Array {
+  if (typeof chunk !== "string") return chunk;
+  return Buffer.from(chunk, typeof encoding === "string" ? (encoding as BufferEncoding) : "utf8");
 }
 
 /** Returns the chunk, the encoding and the callback, each of which may be left out. */

@@ -183,6 +183,58 @@ test("a text gets its length, and what has no body is sent as it is", async () =
   );
 });
 
+test("a handler that ends its response twice, or writes after its end, does not cut it off", async () => {
+  const clock = new FakeClock();
+  const seen: (string | undefined)[] = [];
+  const note = (what: string) => (error?: Error | null) =>
+    void seen.push(`${what} ${(error as NodeJS.ErrnoException | undefined)?.code}`);
+  await serve(
+    rateOf(clock).node((_, res) => {
+      res.on("error", note("error"));
+      res.end(BODY);
+      res.end();
+      assert.not(res.write("late", note("write")));
+      res.end(note("end"));
+    }),
+    async (url) => {
+      assert.ok((await download(url, clock)).body === BODY);
+      const late = "ERR_STREAM_WRITE_AFTER_END";
+      assert.equal(seen.sort(), ["end undefined", `error ${late}`, `write ${late}`]);
+    },
+  );
+});
+
+test("a text in another encoding, trailers, and a body of a wrong type are handled as Node does", async () => {
+  const clock = new FakeClock();
+  const bodies = { base64: "aGVsbG8=", hex: "68656c6c6f", latin1: "h\xe9llo", utf16le: "hé" };
+  await serve(
+    rateOf(clock).node((req, res) => {
+      const path = (req.url ?? "").slice(1);
+      if (path in bodies) {
+        const encoding = path as keyof typeof bodies;
+        res.end(bodies[encoding], encoding);
+        return;
+      }
+      for (const wrong of [5, {}, true]) {
+        assert.throws(() => res.end(wrong as never), /The "chunk" argument must be of type string/);
+      }
+      res.setHeader("Trailer", "sum");
+      res.addTrailers({ sum: "9" });
+      res.end("hello");
+    }),
+    async (url) => {
+      for (const [name, text] of Object.entries(bodies)) {
+        const { body, headers } = await download(url + name, clock);
+        const bytes = Buffer.from(text, name as BufferEncoding);
+        assert.is(body, bytes.toString("latin1"), name);
+        assert.is(headers["content-length"], String(bytes.length), name);
+      }
+      const { body, headers } = await download(url, clock);
+      assert.equal([body, headers["transfer-encoding"]], ["hello", "chunked"]);
+    },
+  );
+});
+
 test("responses of one actor share the rate", async () => {
   const clock = new FakeClock();
   const rate = rateOf(clock, { bytesPerSecond: 100_000, actor: ({ header }) => header("who") });
