@@ -32,10 +32,21 @@ class Priorities<R extends Rank> {
     if (this.#aging === Infinity) return first;
     let next: R | undefined;
     for (const rank of this.list) {
-      if (rank.head === undefined || this.#at < rank.since + this.#aging) continue;
+      if (rank.head === undefined || !this.#isAged(rank)) continue;
       if (next === undefined || rank.since < next.since) next = rank;
     }
     return next ?? first;
+  }
+
+  /** Whether a request that is made now at that priority would be served next, if no other waits there. */
+  isNext(rank: R): boolean {
+    const { next } = this;
+    if (next === undefined || next === rank) return true;
+    return !this.#isAged(next) && this.list.indexOf(rank) < this.list.indexOf(next);
+  }
+
+  #isAged({ since }: R): boolean {
+    return this.#at >= since + this.#aging;
   }
 
   /** Called before a request is added. */
@@ -138,8 +149,8 @@ export class Ranks<Member extends Placed<Member>> {
 
   /** Whether a request that is made now would be served before all members. */
   isNext(turn: Turn<Member>): boolean {
-    if (this.#size === 0) return true;
-    return this.#with(turn, () => this.#priorities.next?.head === turn);
+    const queue = this.#queueOf(turn);
+    return this.#priorities.isNext(queue) && queue.isNext(turn);
   }
 
   /**

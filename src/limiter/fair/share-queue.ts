@@ -85,6 +85,15 @@ export class ShareQueue<Item> {
     return this.#heap.items;
   }
 
+  /** Whether a request that is made now would be the head. */
+  isNext({ name, cost }: Turn<Item>): boolean {
+    const head = this.#heap.first;
+    if (head === undefined) return true;
+    const share = this.#shares.get(name);
+    if (share?.first !== undefined) return false;
+    return Math.max(share?.finish ?? 0, this.#virtualTime + cost) < head.start;
+  }
+
   append(turn: Turn<Item>): void {
     const share = this.#enter(turn);
     turn.share = share;
