@@ -1,6 +1,5 @@
-import type { Timer } from "../../ground/clock.ts";
 import type { Answer } from "../../stores/store.ts";
-import { Caller, type WaiterHost, type Wanted } from "../remote/remote-waiter.ts";
+import { Caller, type Outcome, type WaiterHost, type Wanted } from "../remote/remote-waiter.ts";
 import type { Ranks } from "./ranks.ts";
 import type { Turn } from "./turn.ts";
 
@@ -15,6 +14,8 @@ export interface FairCallHost {
   readonly line: Ranks<FairCall>;
   /** The store has replied to a batch that was sent at `sentAt`. */
   replied(sentAt: number): void;
+  /** The call has an outcome. */
+  ended(call: FairCall, outcome: Outcome): void;
 }
 
 /** A caller of `acquire` or `tryAcquire`: first in the line of its share, then with the store. */
@@ -24,8 +25,6 @@ export class FairCall extends Caller {
   sentAt: number | undefined;
   /** Whether the store had the permits when it was asked. */
   isGrantedAtOnce = false;
-  /** Ends its time in the line. */
-  timer: Timer | undefined;
   readonly #queue: FairCallHost;
 
   constructor(
@@ -38,11 +37,6 @@ export class FairCall extends Caller {
     super(host, request, tries, resolve);
     this.turn = request.turn;
     this.#queue = queue;
-  }
-
-  /** When its longest wait is over, microseconds. */
-  get deadline(): number {
-    return this.asked + this.longest;
   }
 
   get isInLine(): boolean {
@@ -65,10 +59,14 @@ export class FairCall extends Caller {
     else super.granted(wait);
   }
 
-  /** Called when it has an outcome. */
   protected override untrack(): void {
     super.untrack();
-    this.timer?.cancel();
+    this.alarm?.cancel();
     this.#queue.line.remove(this);
+  }
+
+  protected override settle(outcome: Outcome): void {
+    super.settle(outcome);
+    this.#queue.ended(this, outcome);
   }
 }

@@ -11,6 +11,7 @@ import { QueueFullError, StoreUnavailableError } from "../../ground/errors.ts";
 import { type Amount, sameAmount, sizeOf } from "../../ground/permits.ts";
 import { mostWaiting } from "../options.ts";
 import type { RemoteQueue } from "../remote/remote-queue.ts";
+import type { Outcome } from "../remote/remote-waiter.ts";
 import { FairCall, type FairCallHost, type FairRequest } from "./fair-call.ts";
 import type { Ranks } from "./ranks.ts";
 import { StoreWindow } from "./store-window.ts";
@@ -44,10 +45,7 @@ export class FairQueue implements FairCallHost {
 
   /** Puts a new call into the line, and sends it if the window has room. @param tries see `Caller` */
   enter(request: FairRequest, tries: boolean, resolve: (outcome: never) => void): FairCall {
-    const call: FairCall = new FairCall(this.#store, this, request, tries, (outcome) => {
-      resolve(outcome);
-      void this.#ended(call, outcome);
-    });
+    const call = new FairCall(this.#store, this, request, tries, resolve);
     const { amount } = call;
     if (this.#store.parts.inForce.isImpossible(amount)) {
       // the reply says which policy refuses it
@@ -69,7 +67,7 @@ export class FairQueue implements FairCallHost {
   /** Refuses the call when its time is over, if it waits in the line. */
   #limitWait(call: FairCall): void {
     if (!call.isInLine || call.deadline === Infinity) return;
-    call.timer = this.#store.parts.clock.wakeAt(call.deadline / 1000, () => this.expire(call));
+    call.alarm = this.#store.parts.clock.wakeAt(call.deadline / 1000, () => this.expire(call));
   }
 
   /** Refuses a call that cannot be granted in time. */
@@ -113,7 +111,8 @@ export class FairQueue implements FairCallHost {
   /** Takes the next call from the line. */
   #next(): FairCall {
     const call = this.line.shift(this.now()) as FairCall;
-    call.timer?.cancel();
+    call.alarm?.cancel();
+    call.alarm = undefined;
     return call;
   }
 
@@ -134,8 +133,7 @@ export class FairQueue implements FairCallHost {
     this.#store.send(call);
   }
 
-  /** Called when a call has an outcome. */
-  async #ended(call: FairCall, outcome: number | boolean | Promise<never>): Promise<void> {
+  async ended(call: FairCall, outcome: Outcome): Promise<void> {
     const { amount, turn, sentAt, isGrantedAtOnce } = call;
     if (sentAt === undefined) return;
     this.#window.remove(amount, turn.size);

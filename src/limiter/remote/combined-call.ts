@@ -265,7 +265,7 @@ function lookOf(request: MemberRequest, { fate, answer }: PartReply, sentAt?: nu
 }
 
 function reservationOf({ queue, permits, amount }: MemberRequest): RemoteReservation {
-  return new RemoteReservation(queue, { permits, amount, longest: Infinity, signal: undefined });
+  return new RemoteReservation(queue, { permits, amount, longest: undefined, signal: undefined });
 }
 
 /**

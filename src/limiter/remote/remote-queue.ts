@@ -71,7 +71,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
   acquire(permits: Permits, options: WaitOptions | undefined): Promise<number> {
     if (options === undefined && this.#isPrefetched(permits)) return AT_ONCE;
     return new Promise((resolve) => {
-      const wanted = this.#wanted(permits, Infinity, checkSignalOptions(options));
+      const wanted = this.#wanted(permits, undefined, checkSignalOptions(options));
       this.send(new Caller(this, wanted, false, resolve));
     });
   }
@@ -90,7 +90,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
     return new Promise((resolve) => {
       checkShareOptions(options);
       refuseShares(options);
-      const wanted = this.#wanted(permits, Infinity, undefined);
+      const wanted = this.#wanted(permits, undefined, undefined);
       this.send(new RemoteReservation(this, wanted, resolve));
     });
   }
@@ -101,7 +101,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
   }
 
   /** Checks the arguments of a call for permits that can be used within `longest`, microseconds. */
-  #wanted(permits: Permits, longest: number, signal: AbortSignal | undefined): Wanted {
+  #wanted(permits: Permits, longest: number | undefined, signal: AbortSignal | undefined): Wanted {
     signal?.throwIfAborted();
     const amount = this.parts.policyState.amount(permits);
     this.checkOpen();

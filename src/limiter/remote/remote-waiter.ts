@@ -50,10 +50,13 @@ export interface WaiterHost {
 export interface Wanted {
   readonly permits: Permits;
   readonly amount: Amount;
-  /** The longest wait, microseconds. */
-  readonly longest: number;
+  /** The longest wait, microseconds; absent: none. */
+  readonly longest: number | undefined;
   readonly signal: AbortSignal | undefined;
 }
+
+/** The result of a call: of `acquire` how long it has waited, ms; of `tryAcquire` whether it was granted. */
+export type Outcome = number | boolean | Promise<never>;
 
 /** An instant promised by the store, with the answer that is needed to give the permits back. */
 export interface Grant extends PromisedPermits {
@@ -71,7 +74,7 @@ export abstract class RemoteWaiter implements Visitor, Linked<RemoteWaiter> {
   promised: Grant | undefined;
   protected readonly host: WaiterHost;
   /** The longest wait, and when the call was made by the limiter's clock, microseconds. */
-  protected readonly longest: number;
+  protected readonly longest: number | undefined;
   protected readonly asked: number;
   /** It was requested before: only the rest of its longest wait is left. */
   protected isAgain = false;
@@ -101,12 +104,17 @@ export abstract class RemoteWaiter implements Visitor, Linked<RemoteWaiter> {
   }
 
   get left(): number {
-    return Math.max(0, this.longest - this.waited);
+    return this.longest === undefined ? Infinity : Math.max(0, this.longest - this.waited);
+  }
+
+  /** When its longest wait is over, microseconds. */
+  get deadline(): number {
+    return this.asked + (this.longest ?? Infinity);
   }
 
   /** The longest wait that the request accepts now, microseconds. */
   get accepts(): number {
-    return this.isAgain ? this.left : this.longest;
+    return this.isAgain ? this.left : (this.longest ?? Infinity);
   }
 
   toStore(late: number, last?: StoreRequest): StoreRequest {
@@ -180,7 +188,7 @@ export class Caller extends RemoteWaiter implements Sleeper {
    * the store, too.
    */
   readonly #tries: boolean;
-  readonly #resolve: (outcome: number | boolean | Promise<never>) => void;
+  readonly #resolve: (outcome: Outcome) => void;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(host: WaiterHost, wanted: Wanted, tries: boolean, resolve: (outcome: never) => void) {
@@ -199,7 +207,7 @@ export class Caller extends RemoteWaiter implements Sleeper {
   }
 
   override granted(wait: number): void {
-    if (wait > 0) this.host.parts.line.add(this, this.asked + this.longest);
+    if (wait > 0) this.host.parts.line.add(this, this.deadline);
     // after an outage the wait for the store counts, too
     else this.#release(this.isAgain ? this.waited : 0);
   }
@@ -211,7 +219,7 @@ export class Caller extends RemoteWaiter implements Sleeper {
   #release(waited: number): void {
     this.untrack();
     this.host.parts.meter.released(this.amount, waited);
-    this.#resolve(this.#tries || toMillis(waited));
+    this.settle(this.#tries || toMillis(waited));
   }
 
   override refuse(
@@ -220,7 +228,11 @@ export class Caller extends RemoteWaiter implements Sleeper {
   ): void {
     this.untrack();
     this.host.parts.meter.expired(this.amount, this.waited, reason);
-    this.#resolve(this.#tries ? false : Promise.reject(full()));
+    this.settle(this.#tries ? false : Promise.reject(full()));
+  }
+
+  protected settle(outcome: Outcome): void {
+    this.#resolve(outcome);
   }
 
   /** With a limit of 0, which operators have set, `tryAcquire` returns false rather than throw. */
@@ -231,7 +243,7 @@ export class Caller extends RemoteWaiter implements Sleeper {
 
   protected override reject(reason: unknown): void {
     this.host.parts.meter.ended();
-    this.#resolve(Promise.reject(reason));
+    this.settle(Promise.reject(reason));
   }
 
   override leave(reason: unknown): void {
