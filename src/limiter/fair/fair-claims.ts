@@ -125,10 +125,8 @@ export class FairClaims {
   /** Refuses the callers beyond `maxWaiting`, the latest first. */
   #refuseExcess(): void {
     if (!this.#isTaken || this.#excess <= 0) return;
-    for (const claim of [...this.#host].reverse()) {
-      if (claim.state === "queued") this.#host.refuse(claim);
-      if (this.#excess <= 0) return;
-    }
+    const latest = [...this.line].sort((a, b) => b.number - a.number);
+    for (const claim of latest.slice(0, this.#excess)) this.#host.refuse(claim);
   }
 
   /** Asks the store, so that an outage is noticed although no new call is sent. */

@@ -24,11 +24,12 @@ export abstract class Claims {
   active = 0;
   protected readonly declared: number;
   protected readonly processId = crypto.randomUUID();
-  /** In order of arrival. */
+  /** Those that were sent to the store, in that order. */
   protected readonly claims = new Map<string, Claim>();
   readonly #options: ClaimsOptions;
   readonly #meter: Meter;
   readonly #signals = new AbortGroups<Claim>((claim, reason) => this.reject(claim, reason));
+  readonly #giveBack = (claim: Claim) => this.release(claim);
   /** Releases that have failed, each with the time at which the lease lapses by itself, ms. */
   readonly #unreleased = new Map<string, number>();
   readonly #releases = new Set<Promise<void>>();
@@ -73,10 +74,8 @@ export abstract class Claims {
   /** Adds the claim of a new caller. */
   protected add(wanted: WantedLease): Claim {
     this.#lastId += 1;
-    const id = leaseId(this.#options.leaseMs, this.declared, this.processId, this.#lastId);
-    const claim = new Claim(id, wanted, (one) => this.release(one));
+    const claim = new Claim(this.#lastId, wanted, this.#giveBack);
     const { longestMs, waitSignal } = wanted;
-    this.claims.set(id, claim);
     this.#meter.enqueued();
     if (waitSignal !== undefined) this.#signals.add(waitSignal, claim);
     if (longestMs > 0 && longestMs < Infinity) {
@@ -84,6 +83,13 @@ export abstract class Claims {
       claim.timer = systemClock.wakeAt(end, () => this.#expire(claim));
     }
     return claim;
+  }
+
+  /** Gives a claim the id under which it is sent. */
+  protected register(claim: Claim): void {
+    const { leaseMs } = this.#options;
+    claim.id = leaseId(leaseMs, this.declared, this.processId, claim.number);
+    this.claims.set(claim.id, claim);
   }
 
   protected mayWait(claim: Claim): boolean {

@@ -82,6 +82,7 @@ export class LeaseQueue extends Claims implements LeaseHost {
 
   /** Requests a lease from the store, or in this process if that decides. */
   send(claim: Claim): void {
+    this.register(claim);
     if (this.#strategy.decidesHere && !this.isAway) this.#admit(claim);
     else this.#ask(claim);
   }
@@ -121,7 +122,7 @@ export class LeaseQueue extends Claims implements LeaseHost {
     if (this.#closed) return;
     this.#closed = true;
     const error = new LimiterClosedError(this.#options.name);
-    for (const claim of this) {
+    for (const claim of [...this, ...(this.#fair?.line ?? [])]) {
       if (claim.state === "held") claim.lose(error);
       else this.reject(claim, error);
     }
@@ -280,7 +281,7 @@ export class LeaseQueue extends Claims implements LeaseHost {
     const now = performance.now();
     let firstDeadline = Infinity;
     for (const claim of this) {
-      if (claim.state === "asked" || claim.state === "queued") continue;
+      if (claim.state === "asked") continue;
       if (claim.state === "waiting" && decidesHere) continue;
       const isDue = now >= claim.deadline;
       if (!isDue) firstDeadline = Math.min(firstDeadline, claim.deadline);

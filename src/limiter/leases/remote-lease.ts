@@ -39,7 +39,10 @@ export interface WantedLease extends Pick<Claim, "insists" | "waitSignal" | "tur
 
 /** A claim of a caller at the store: a request, then a ticket or a lease. Callers get it as their lease. */
 export class Claim implements RemoteLease {
-  readonly id: string;
+  /** Its id at the store; "" before it is sent. */
+  id = "";
+  /** Its number in the order of arrival. */
+  readonly number: number;
   /** Whether a rejection is an error (`acquire`) or `undefined` (`tryAcquire`). */
   readonly insists: boolean;
   /** The caller's signal, which ends the wait. */
@@ -70,8 +73,8 @@ export class Claim implements RemoteLease {
   #controller: AbortController | undefined;
   #lost: Error | undefined;
 
-  constructor(id: string, wanted: WantedLease, giveBack: (claim: Claim) => Promise<void>) {
-    this.id = id;
+  constructor(number: number, wanted: WantedLease, giveBack: (claim: Claim) => Promise<void>) {
+    this.number = number;
     this.insists = wanted.insists;
     this.waitSignal = wanted.waitSignal;
     this.turn = wanted.turn;
