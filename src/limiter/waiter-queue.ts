@@ -132,7 +132,7 @@ export class WaiterQueue {
       return false;
     }
     this.policyState.take(at, amount, now);
-    this.#floor = Math.max(this.#floor, at);
+    if (at > this.#floor) this.#floor = at;
     this.#line.granted(turn, at);
     return true;
   }

@@ -102,8 +102,8 @@ export class SinglePolicyState implements PolicyState {
 
   /** @returns the receipt */
   take(at: number, permits: number, start = at): number {
-    const charged = this.#policy.strict === true ? start : at;
-    return this.#policy.algorithm.take(this.#policy, this.state, charged, permits);
+    const policy = this.#policy;
+    return policy.algorithm.take(policy, this.state, policy.strict === true ? start : at, permits);
   }
 
   giveBack(now: number, permits: number): void {

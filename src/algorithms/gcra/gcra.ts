@@ -100,7 +100,7 @@ export const gcraAlgorithm: Algorithm<GcraPolicy, GcraState> = {
   earliest(policy, state, from, permits) {
     if (permits > policy.largest) return Infinity;
     const wanted = Math.min(permits, policy.capacity);
-    if (wanted <= levelAt(policy, state, from)) return from;
+    if (wanted <= lineAt(policy, state, from)) return from;
     const wait = scale(wanted - state.level, policy.per, policy.permits);
     const at = Math.min(LARGEST, state.since + wait);
     return Math.abs(at) < FAR ? settled(policy, state, from, wanted, at) : Math.max(from, at);
@@ -200,10 +200,10 @@ function settled(
   at: number,
 ): number {
   const whole = Math.ceil(at);
-  const early = levelAt(policy, state, whole - 1) >= wanted;
-  if (!early && levelAt(policy, state, at) >= wanted) return at;
-  if (early || levelAt(policy, state, whole) < wanted) {
-    return firstWhole(from, (micros) => levelAt(policy, state, micros) >= wanted);
+  const early = lineAt(policy, state, whole - 1) >= wanted;
+  if (!early && lineAt(policy, state, at) >= wanted) return at;
+  if (early || lineAt(policy, state, whole) < wanted) {
+    return firstWhole(from, (micros) => lineAt(policy, state, micros) >= wanted);
   }
   return nextDouble(policy, state, at, whole, wanted);
 }
@@ -218,7 +218,7 @@ function nextDouble(
 ): number {
   let near = at;
   let step = Math.max(1, Math.abs(at)) * Number.EPSILON;
-  while (near < whole && levelAt(policy, state, near) < wanted) {
+  while (near < whole && lineAt(policy, state, near) < wanted) {
     near += step;
     step *= 2;
   }
