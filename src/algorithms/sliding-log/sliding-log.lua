@@ -2,7 +2,8 @@
 --
 -- numbers: limit, windowMs
 -- state:   times, totals: in the saved form, strings of packed doubles: a log is long and few entries are read;
---          time, total: the newest entry, unpacked while a script adds to it: each change of a string is a copy
+--          time, total: the newest entry, unpacked while a script adds to it: each change of a string is a copy;
+--          cleaned: the instant of the last `clean`, unless the strings have changed since
 
 local FAR = 4503599627370496
 local LARGEST = 1.7976931348623157e308
@@ -34,6 +35,7 @@ end
 
 -- appends the newest entry to the packed strings
 local function close(state)
+  state.cleaned = nil
   if not state.time then return end
   state.times = state.times .. struct.pack("<d", state.time)
   state.totals = state.totals .. struct.pack("<d", state.total)
@@ -87,6 +89,8 @@ local function last_to_leave(policy, state, total, permits)
 end
 
 local function clean(state, until_)
+  if state.cleaned == until_ then return end
+  state.cleaned = until_
   local half = math.ceil(size(state) / 2)
   if half == 0 or time_at(state, half - 1) > until_ then return end
   close(state)
@@ -97,13 +101,18 @@ local function clean(state, until_)
 end
 
 local function append(state, time, permits)
-  open(state)
-  local total = state.total or 0
-  if state.time then
-    local own = total - total_of(state, #state.totals / 8)
-    if state.time ~= time and own + permits > 1 then close(state) end
+  local total = state.total
+  if not total or state.time ~= time then
+    local count = size(state)
+    total = total_of(state, count)
+    if count > 0 then
+      local joins = time_at(state, count - 1) == time or total - total_of(state, count - 1) + permits <= 1
+      if joins then open(state) else close(state) end
+    end
   end
-  state.time, state.total = time, math.min(LARGEST, total + permits)
+  total = total + permits
+  if total > LARGEST then total = LARGEST end
+  state.time, state.total = time, total
 end
 
 local function give_back_entry(state, now, index, permits)
@@ -126,6 +135,19 @@ local function give_back_newest(state, now, permits)
   end
 end
 
+local function earliest(policy, state, from, permits)
+  local limit, last, total = policy.limit, state.time, state.total
+  if permits > limit then return math.huge end
+  if not last then
+    local count = size(state)
+    last, total = count == 0 and from or time_at(state, count - 1), total_of(state, count)
+  end
+  local at = from > last and from or last
+  if permits <= limit - total then return at end
+  local time = time_at(state, last_to_leave(policy, state, total, permits))
+  return time <= at - policy.window and at or time + policy.window
+end
+
 algorithms.l = {
   -- no request is granted before the last entry
   in_order = true,
@@ -143,27 +165,19 @@ algorithms.l = {
   end,
 
   dump = function(state)
-    close(state)
-    local length = struct.pack("<d", #state.times / 8)
-    return length .. state.times .. length .. state.totals
+    local length, time, total = struct.pack("<d", size(state)), "", ""
+    if state.time then time, total = struct.pack("<d", state.time), struct.pack("<d", state.total) end
+    return length .. state.times .. time .. length .. state.totals .. total
   end,
 
-  earliest = function(policy, state, from, permits)
-    if permits > policy.limit then return math.huge end
-    local count = size(state)
-    local last = count == 0 and from or time_at(state, count - 1)
-    local at = from > last and from or last
-    local total = total_of(state, count)
-    if permits <= policy.limit - total then return at end
-    local time = time_at(state, last_to_leave(policy, state, total, permits))
-    return time <= at - policy.window and at or time + policy.window
-  end,
+  earliest = earliest,
 
   take = function(policy, state, at, permits)
-    local counted = math.min(permits, policy.limit)
-    local more = permits > policy.limit and math.ceil(permits / policy.limit) - 1 or 0
-    local when = algorithms.l.earliest(policy, state, at, counted) + more * policy.window
-    local time = math.ceil(math.min(FAR, when))
+    local limit, counted, more = policy.limit, permits, 0
+    if permits > limit then counted, more = limit, math.ceil(permits / limit) - 1 end
+    local time = earliest(policy, state, at, counted) + more * policy.window
+    if time > FAR then time = FAR end
+    if time % 1 ~= 0 then time = math.ceil(time) end
     clean(state, time - policy.window)
     append(state, time, counted)
     return time + policy.window
