@@ -26,33 +26,26 @@ class Priorities<R extends Rank> {
     this.#at = at;
   }
 
-  /** The priority that is served next; `undefined` if no request waits. */
-  get next(): R | undefined {
-    const first = this.list.find(({ head }) => head !== undefined);
+  /**
+   * Returns the priority that is served next; `undefined` if no request waits.
+   *
+   * @param joined a priority that counts as one with a request, which is made now
+   */
+  next(joined?: R): R | undefined {
+    const first = this.list.find((rank) => rank === joined || rank.head !== undefined);
     if (this.#aging === Infinity) return first;
     let next: R | undefined;
     for (const rank of this.list) {
-      if (rank.head === undefined || !this.#isAged(rank)) continue;
+      if (rank.head === undefined || this.#at < rank.since + this.#aging) continue;
       if (next === undefined || rank.since < next.since) next = rank;
     }
     return next ?? first;
   }
 
-  /** Whether a request that is made now at that priority would be served next, if no other waits there. */
-  isNext(rank: R): boolean {
-    const { next } = this;
-    if (next === undefined || next === rank) return true;
-    return !this.#isAged(next) && this.list.indexOf(rank) < this.list.indexOf(next);
-  }
-
-  #isAged({ since }: R): boolean {
-    return this.#at >= since + this.#aging;
-  }
-
   /** Called before a request is added. */
   start(rank: R, now: number): void {
     if (rank.head === undefined) rank.since = now;
-    if (this.next === undefined) this.#at = now;
+    if (this.next() === undefined) this.#at = now;
   }
 
   /** Called when a request of that priority was served. */
@@ -93,7 +86,7 @@ export class Ranks<Member extends Placed<Member>> {
 
   /** The member that is served next. */
   get head(): Member | undefined {
-    return this.#priorities.next?.head?.item;
+    return this.#priorities.next()?.head?.item;
   }
 
   /** The shares with members, in no order. */
@@ -115,14 +108,18 @@ export class Ranks<Member extends Placed<Member>> {
   /** Removes a member that is not served. @returns whether it was one */
   remove({ turn }: Member): boolean {
     if (turn?.share === undefined) return false;
+    this.#remove(turn);
+    return true;
+  }
+
+  #remove(turn: Turn<Member>): void {
     this.#queueOf(turn).remove(turn);
     this.#count(turn, -1);
-    return true;
   }
 
   /** Serves the head. */
   shift(at?: number): Member | undefined {
-    const { next } = this.#priorities;
+    const next = this.#priorities.next();
     if (next === undefined) return undefined;
     if (at !== undefined) this.#priorities.served(next, at);
     const turn = next.shift();
@@ -150,7 +147,7 @@ export class Ranks<Member extends Placed<Member>> {
   /** Whether a request that is made now would be served before all members. */
   isNext(turn: Turn<Member>): boolean {
     const queue = this.#queueOf(turn);
-    return this.#priorities.isNext(queue) && queue.isNext(turn);
+    return this.#priorities.next(queue) === queue && queue.isNext(turn);
   }
 
   /**
@@ -163,29 +160,20 @@ export class Ranks<Member extends Placed<Member>> {
     turn: Turn<Member> | undefined,
     pass: (member: Member) => number | false | undefined,
   ): void {
-    this.#with(turn, () => {
-      const priorities = this.#priorities.with(
-        this.#priorities.list.map((queue) => queue.forecast()),
-      );
-      for (let { next } = priorities; next !== undefined; next = priorities.next) {
-        if (next.head === turn) return;
-        const at = pass(next.head?.item as Member);
-        if (at === false) return;
-        next.shift(at !== undefined);
-        if (at !== undefined) priorities.served(next, at);
-      }
-    });
-  }
-
-  /** Looks at the queues with that request in its place, though it may not wait there. */
-  #with<T>(turn: Turn<Member> | undefined, look: () => T): T {
-    if (turn === undefined || turn.share !== undefined || this.#size === 0) return look();
-    // it has not waited, so it is not aged
-    this.#append(turn, Infinity);
-    const seen = look();
-    this.#queueOf(turn).remove(turn);
-    this.#count(turn, -1);
-    return seen;
+    // a request that does not wait is put into its place meanwhile; it has not waited, so it is not aged
+    const added = this.#size > 0 && turn?.share === undefined ? turn : undefined;
+    if (added !== undefined) this.#append(added, Infinity);
+    const priorities = this.#priorities.with(
+      this.#priorities.list.map((queue) => queue.forecast()),
+    );
+    for (let next = priorities.next(); next !== undefined; next = priorities.next()) {
+      if (next.head === turn) break;
+      const at = pass(next.head?.item as Member);
+      if (at === false) break;
+      next.shift(at !== undefined);
+      if (at !== undefined) priorities.served(next, at);
+    }
+    if (added !== undefined) this.#remove(added);
   }
 
   #append(turn: Turn<Member>, at: number): void {

@@ -87,11 +87,9 @@ export class ShareQueue<Item> {
 
   /** Whether a request that is made now would be the head. */
   isNext({ name, cost }: Turn<Item>): boolean {
-    const head = this.#heap.first;
-    if (head === undefined) return true;
-    const share = this.#shares.get(name);
-    if (share?.first !== undefined) return false;
-    return Math.max(share?.finish ?? 0, this.#virtualTime + cost) < head.start;
+    const { first, finish } = this.#shareOf(name);
+    const { start = Infinity } = this.#heap.first ?? {};
+    return first === undefined && Math.max(finish, this.#virtualTime + cost) < start;
   }
 
   append(turn: Turn<Item>): void {
