@@ -2,6 +2,7 @@
  * Combines several limiters: a request is granted by all of them, or charged to none. `together.ts`
  * says how that is done, and `all-of-wait.ts` how a combination waits.
  */
+import { failCheck } from "../ground/check.ts";
 import { all, chain, type Maybe } from "../ground/maybe.ts";
 import type { Permits } from "../ground/permits.ts";
 import {
@@ -91,7 +92,7 @@ export function allOf(
     } else if (isPlaces(limiter)) {
       places.push(limiter[asMember]());
     } else {
-      throw new TypeError(`allOf: argument ${i + 1} must be a limiter`);
+      failCheck(`allOf: argument ${i + 1}`, "a limiter (of a KeyedLimiter pass for(key))", limiter);
     }
   }
   if (limiters.length === 0) throw new TypeError("allOf needs a limiter");

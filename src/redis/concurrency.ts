@@ -216,7 +216,7 @@ export const RedisConcurrencyLimiter = class RedisConcurrencyLimiter extends Rem
       options.subscriber === undefined ? subscribe : subscriptionsOn(options.subscriber);
     if (messages === undefined) {
       throw new TypeError(
-        "redis cannot be duplicated, or not subscribe: give a client that can, as options.subscriber",
+        "redis cannot be duplicated, or cannot subscribe: pass a client that can as options.subscriber",
       );
     }
     const unavailable = checkUnavailable(options);

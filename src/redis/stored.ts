@@ -1,6 +1,7 @@
 /** Reads what limiters have stored in Redis, for tools. */
 import type { Policy } from "../algorithms/algorithm.ts";
 import { readPolicies } from "../algorithms/index.ts";
+import { failCheck } from "../ground/check.ts";
 import { decodeState } from "../stores/state-bytes.ts";
 
 /** What a `RedisLimiter` or `RedisRateLimiter` has stored under its key. */
@@ -26,7 +27,8 @@ export interface StoredLimiter {
  *
  * @param bytes the value under the limiter's key
  * @returns the policies that its code declares, and those that apply
- * @throws Error if no limiter has written these bytes
+ * @throws TypeError if it is not bytes, such as `null` for a key that does not exist, or the text that
+ *   `redis.get` returns; Error if no limiter has written these bytes
  * @example
  * const bytes = await redis.getBuffer("l:github");
  * if (bytes === null) throw new Error("it has not been used lately");
@@ -35,6 +37,10 @@ export interface StoredLimiter {
  * console.log(await limiter.peek());
  */
 export function readStored(bytes: Uint8Array): StoredLimiter {
+  // not `instanceof`: in Jest a Buffer is of another realm
+  if (!ArrayBuffer.isView(bytes)) {
+    failCheck("bytes", "a Uint8Array, as redis.getBuffer(key) of ioredis returns", bytes);
+  }
   const { base, last, numbers, settings } = decodeState(bytes);
   const pairs = settings.map((setting) => setting.split("=") as [string, string]);
   // the numbers of the last write: those of a setting, or declared ones, for which one may exist now

@@ -228,6 +228,8 @@ test("allOf refuses arguments that are no limiters", () => {
   assert.throws(() => allOf(), /allOf needs a limiter/);
   assert.throws(() => allOf(inProcess().slow, {} as LocalLimiter), /argument 2 must be a limiter/);
   assert.throws(() => allOf(null as unknown as LocalLimiter), /argument 1 must be a limiter/);
+  const keyed = KeyedLimiter.create(smoothBursty({ permitsPerSecond: 1 }));
+  assert.throws(() => allOf(keyed as unknown as LocalLimiter), /pass for\(key\).*, got an object/);
 });
 
 test("the narrowest limiter bounds all requests, and its refusals charge none of the others", () => {

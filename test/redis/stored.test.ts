@@ -74,6 +74,16 @@ stored("other values are errors", () => {
   }
 });
 
+stored("what is not bytes, such as the null of an absent key, is a TypeError", () => {
+  for (const [value, shown] of [
+    [null, "null"],
+    ["text", '"text"'],
+  ] as const) {
+    const read = () => readStored(value as unknown as Uint8Array);
+    assert.throws(read, new RegExp(`^bytes must be a Uint8Array, .*, got ${shown}$`));
+  }
+});
+
 stored.run();
 
 const leases = suite("readStoredLeases");

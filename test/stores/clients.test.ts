@@ -189,7 +189,7 @@ async function exercise(
       leaseMs: 300_000,
     });
   if (subscribes) await handOver(places(), places());
-  else assert.throws(places, /cannot be duplicated, or not subscribe: .*options.subscriber/);
+  else assert.throws(places, /cannot be duplicated, or cannot subscribe: .*options.subscriber/);
 
   await wrongTyped();
   const wrong = await failure(() => RedisRateLimiter.create(client, "list", 5, PATIENT).acquire());

@@ -10,13 +10,15 @@ import { type ReplayOptions, replay } from "./replay/replay.ts";
 const EXIT_CODES = `
 Exit codes:
   0  success; check may have found warnings
-  1  check found errors, or warnings with --strict
-  2  wrong usage, a file that cannot be read or written, or invalid rules given to replay`;
+  1  check found errors, or warnings with --strict; redis show found nothing
+  2  wrong usage, a file that cannot be read or written, invalid rules or no request for replay,
+     a Redis that cannot be reached, or a change that a limiter does not allow`;
 
 const HELP = `
 Examples:
   $ smooth-limiter-gateway check rules.yaml
   $ smooth-limiter-gateway replay rules.yaml access.log --html report.html
+  $ smooth-limiter-gateway redis ls
 ${EXIT_CODES}`;
 
 const CHECK_HELP = `
