@@ -176,7 +176,7 @@ export class GrantedReservation implements LocalReservation {
   readonly #policyState: PolicyState;
   #taken: Amount;
 
-  /** @param policy state reads the argument of `settle` */
+  /** @param policyState reads the argument of `settle` */
   constructor(account: Account, policyState: PolicyState, permits: Permits, amount: Amount) {
     this.permits = permits;
     this.#account = account;

@@ -1,6 +1,6 @@
 /**
- * GCRA, the generic policy state rate algorithm of ATM networks; the leaky bucket and the token bucket that
- * refills continuously are the same maths under other names.
+ * GCRA, the generic cell rate algorithm of ATM networks. The leaky bucket, and the token bucket that
+ * refills continuously, are the same maths under other names.
  *
  * Guarantee. `permits` come back evenly in `per` microseconds, one every T = per / permits, and at most
  * `capacity` are available at once. A request for n is granted as soon as n are available. So a fresh
