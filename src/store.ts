@@ -34,9 +34,9 @@ export type { Store } from "./stores/store.ts";
 export interface StoreLimiterOptions extends SharedOptions {
   /**
    * A key in which operators keep the limit, or one for each policy by name: a number as text. It
-   * applies from the next call on; 0 rejects all requests; if the key is absent, or its value is negative
-   * or not a number, the policy's own limit applies, and `diagnostics.limitIgnored` reports it. (The
-   * limit is the policy's `limit`, `capacity` or `permitsPerSecond`.) Each such key costs one more `get`
+   * applies from the next call on; 0 rejects all requests. If the key is absent, the policy's own limit
+   * applies; it also applies if the value is negative or not a number, which `diagnostics.limitIgnored`
+   * reports. (The limit is the policy's `limit`, `capacity` or `permitsPerSecond`.) Each such key costs one more `get`
    * for each round trip. Default: none.
    */
   readonly limitKey?: LimitKeys | undefined;
@@ -59,7 +59,7 @@ interface StoreLimiterClass extends LimiterClass<StoreLimiter> {
   /**
    * Creates a limiter on a store: one for all processes that use the same name on it.
    *
-   * @param store as `casStore` or `memoryStore` makes one; it is never closed
+   * @param store what `casStore`, `postgresStore` or `memoryStore` returns; it is never closed
    * @param name of the limiter: any text but an empty one
    * @param policies a policy, or several by name: all grant a request, or none is charged
    * @param options see `StoreLimiterOptions`
@@ -100,7 +100,7 @@ interface StoreRateLimiterClass extends LimiterClass<StoreRateLimiter> {
    * Creates a rate limiter on a store: like `RateLimiter.create`, but one for all processes that use the
    * same name on it.
    *
-   * @param store as `casStore` or `memoryStore` makes one; it is never closed
+   * @param store what `casStore`, `postgresStore` or `memoryStore` returns; it is never closed
    * @param name of the limiter: any text but an empty one
    * @param permitsPerSecond the pace; above 0, `Infinity` for no limit
    * @param warmup the warm-up in ms (0 or absent: none), or options

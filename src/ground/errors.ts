@@ -72,7 +72,7 @@ export class PermitsExceedCapacityError extends LimiterError<{
 }
 
 /**
- * The caller would have to wait, and `maxWaiting` permits are already waited for; or the caller
+ * The caller would have to wait, but callers already wait for `maxWaiting` permits; or the caller
  * waited, and was dropped to make room for a later one (`onFull`). For a ConcurrencyLimiter and a
  * PacedQueue the numbers count callers and jobs.
  */
@@ -81,7 +81,7 @@ export class QueueFullError extends LimiterError<{
   readonly limiter: string;
   /** How many permits the call asked for. */
   readonly permits: number;
-  /** How many permits are waited for. */
+  /** How many permits callers wait for. */
   readonly waiting: number;
   /** The bound that was reached. */
   readonly maxWaiting: number;

@@ -8,7 +8,7 @@
  *
  * 1. Take from all members now, atomically. Done if that succeeds.
  * 2. Otherwise wait in the queue of the binding member alone, the one with the longest wait, as a
- *    caller of that limiter does: first in, first out, re-timed by `setRate` and `pause`.
+ *    caller of that limiter does: first in, first out; `setRate` and `pause` change its wait.
  * 3. When its permits can be used, take from the other members at that moment, atomically. Done if
  *    that succeeds: all members were taken from at one instant, within the bound of each.
  * 4. Otherwise give the permits back and start again.

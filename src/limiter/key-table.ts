@@ -35,8 +35,8 @@ import { WaiterQueue } from "./waiter-queue.ts";
 export interface KeyedLimiterOptions extends LimiterOptions {
   /**
    * How many keys may have a state at one time: 1 or more, default 1 000 000. It bounds the memory:
-   * a key takes about 140 bytes plus its text; under `slidingLog` it takes 16 bytes more for each
-   * remembered request.
+   * a key takes about 120 bytes, its text included; under `slidingLog` it takes some 20 bytes more for
+   * each remembered request.
    */
   readonly maxKeys?: number | undefined;
   /**

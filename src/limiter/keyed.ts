@@ -60,8 +60,8 @@ export class KeyedLimiter<Name extends string = string> implements Counted {
   }
 
   /**
-   * Returns the limiter of a key. It may be kept: it holds the key, not the state. Where there is
-   * no room for a new key (with `whenFull: "refuse"`, or while all keys have waiters), `tryAcquire`
+   * Returns the limiter of a key. You may keep it: it holds the key, not the state. If there is no
+   * room for a new key (with `whenFull: "refuse"`, or while all keys have waiters), `tryAcquire`
    * returns false, `decide` returns a refusal with `waitMs` Infinity, and the other verbs throw a
    * TooManyKeysError. `update` changes all keys, because they share the numbers.
    *
@@ -78,7 +78,7 @@ export class KeyedLimiter<Name extends string = string> implements Counted {
    *
    * @param key any string
    * @returns whether a state was forgotten
-   * @throws TypeError where the key is not a string
+   * @throws TypeError if the key is not a string
    * @example
    * users.forget(user); // the user has paid: start with a full quota
    */

@@ -133,8 +133,8 @@ export interface Limiter<Name extends string = string> {
   pause(ms: number): void | Promise<void>;
 
   /**
-   * Forgets what was used, charged and paused: the limiter is as if new, under the policies in
-   * force. Waiting callers are re-timed, and take from the new state.
+   * Clears what was used, charged and paused: the limiter is as if new, under the policies in force.
+   * Waiting callers get new instants, and take from the new state.
    *
    * @example
    * limiter.reset(); // an operator has lifted the block
@@ -143,14 +143,14 @@ export interface Limiter<Name extends string = string> {
 
   /**
    * Gives the policies other numbers from now on. Used permits stay used, stored permits keep their
-   * share of the capacity, and every waiting caller is re-timed.
+   * share of the capacity, and every waiting caller gets a new instant.
    *
    * @param policies of the same names and algorithms as before
    */
   update(policies: Policies): void | Promise<void>;
 }
 
-/** What the class of a limiter offers beside `create`: limiters are made without `new`. */
+/** The members of a limiter's class besides `create`: limiters are created without `new`. */
 export interface LimiterClass<L> {
   readonly name: string;
   /** Makes `instanceof` work. */
@@ -187,13 +187,13 @@ export interface RemoteLimiter<Name extends string = string>
 
   /**
    * As `pause` of every limiter. Applies to all later requests, and to callers that wait in this
-   * process. Callers that wait in other processes keep the instants that they were promised.
+   * process. Callers that wait in other processes keep their promised instants.
    */
   pause(ms: number): Promise<void>;
 
   /**
-   * As `reset` of every limiter, for all processes. Callers that wait in this process ask again;
-   * callers in other processes, and reservations, keep the instants that they were promised.
+   * As `reset` of every limiter, for all processes. Callers that wait in this process get new instants;
+   * callers in other processes, and reservations, keep their promised instants.
    * Numbers set with `update` stay in force (see `resetPolicies`). Needs the store, whatever
    * `whenUnavailable` says.
    */
@@ -227,7 +227,7 @@ export interface RemoteLimiter<Name extends string = string>
   close(): Promise<void>;
 }
 
-/** Permits that were taken by `reserve`, and from when on they may be used. */
+/** Permits that were taken by `reserve`. They can be used after `waitMs`. */
 export interface Reservation<Name extends string = string> {
   /** The reserved permits. */
   readonly permits: Permits<Name>;
@@ -237,10 +237,9 @@ export interface Reservation<Name extends string = string> {
   readonly waitMs: number;
 
   /**
-   * Waits until the permits can be used. From this call on the wait follows the limiter: it
-   * shortens when a caller ahead leaves, and is re-timed by `setRate` and `pause`. (Before this
-   * call `setRate` does not lengthen `waitMs`, because the holder may be sleeping on its own
-   * timer.)
+   * Waits until the permits can be used. From this call on the wait follows the limiter: it becomes
+   * shorter when a caller ahead leaves, and `setRate` and `pause` change it. (Before this call
+   * `setRate` does not make the wait longer, because the holder may be sleeping on its own timer.)
    *
    * @param options.signal ends the wait and cancels the reservation
    * @returns the ms from `reserve()` until they could be used
@@ -307,9 +306,9 @@ export interface Decision<Name extends string = string> {
   readonly allowed: boolean;
   /**
    * How long the permits would have to wait if no other caller came, ms; 0 when allowed. A request
-   * is refused at every earlier instant, and granted exactly then. `Infinity` where waiting does
-   * not help: `acquire` and `reserve` would be refused too, because a leaky bucket is full,
-   * `maxWaiting` permits are waited for, or the limit is 0.
+   * is refused at every earlier instant, and granted exactly then. `Infinity` if waiting does not
+   * help: `acquire` and `reserve` would be refused too, because a leaky bucket is full, callers
+   * already wait for `maxWaiting` permits, or the limit is 0.
    */
   readonly waitMs: number;
   /** The most permits that the binding policy grants at once, above 0; `Infinity`: no limit. */

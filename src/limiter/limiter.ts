@@ -16,8 +16,8 @@ export type Limiter<Name extends string = string> = Face<Name>;
 export const Limiter = {
   /**
    * Creates a limiter in this process, under one policy or under several: a request is granted by
-   * all of them, or charged to none. A window that could never bind beside the others is reported
-   * as a process warning with the code SMOOTH_LIMITER_NEVER_BINDS.
+   * all of them, or charged to none. A policy that can never have an effect because of the others is
+   * reported as a process warning with the code SMOOTH_LIMITER_NEVER_BINDS.
    *
    * @param policies a policy, such as `smoothBursty({ permitsPerSecond: 5 })`, or several by name
    * @param options `{ maxWaiting, onFull, fair, clock, name }`

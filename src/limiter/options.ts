@@ -17,7 +17,7 @@ import type { ShareOptions, TryOptions, WaitOptions } from "./limiter-api.ts";
 export const ON_FULL = ["reject", "drop-oldest", "wait"] as const;
 
 /**
- * What `acquire` does when `maxWaiting` permits are waited for.
+ * What `acquire` does when callers already wait for `maxWaiting` permits.
  *
  * - `"reject"` (default): it rejects with a QueueFullError.
  * - `"drop-oldest"`: the callers that have waited longest are dropped until there is room. Their

@@ -53,8 +53,8 @@ export function policyOf(permitsPerSecond: number, options: SmoothOptions): Smoo
 }
 
 /**
- * Guava's RateLimiter: grants permits at an even pace, stores unused ones, and makes the next
- * request wait for the cost of the one before. For other algorithms see `Limiter`.
+ * Guava's RateLimiter: grants permits at an even pace and stores unused ones. A request waits for the
+ * cost of the one before it. For other algorithms see `Limiter`.
  */
 export interface RateLimiter extends LocalLimiter<"default">, Counted {
   /** Permits per second: exactly the number that was set. */
@@ -62,8 +62,8 @@ export interface RateLimiter extends LocalLimiter<"default">, Counted {
 
   /**
    * Sets another pace from now on. Stored permits keep their share of the storage. The cost of
-   * granted requests is still computed at the old pace, so the very next request may wait as it
-   * would have; callers that wait behind it are re-timed.
+   * granted requests is still computed at the old pace, so the next request may wait as long as it
+   * would have; callers that wait behind it get new instants.
    *
    * @param permitsPerSecond above 0, `Infinity` for no limit
    * @throws RangeError or TypeError; the pace does not change then

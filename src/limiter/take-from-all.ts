@@ -15,7 +15,7 @@ import { reportRefusal, takeTogether, undoAll } from "./together.ts";
 
 /** The request to one of the limiters of `takeFromAll`. */
 export interface TakeRequest<L extends Limiter = Limiter> {
-  /** The limiter that is asked. */
+  /** The limiter to take from. */
   readonly limiter: L;
   /** Default 1. */
   readonly permits?: Permits | undefined;
@@ -25,8 +25,8 @@ export interface TakeRequest<L extends Limiter = Limiter> {
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * Whether the other limiters decide without this one if it refuses or cannot be asked. If it lets
-   * the request pass, it is charged like the others. Default `false`.
+   * Whether the other limiters decide without this one if it refuses or its store is unavailable. If it
+   * lets the request pass, it is charged like the others. Default `false`.
    */
   readonly optional?: boolean | undefined;
 }
@@ -37,7 +37,7 @@ export interface TakeResult {
   readonly allowed: boolean;
   /** Its state: after the charge if permits were taken, without it otherwise. */
   readonly decision: Decision;
-  /** Where the request accepts a wait and permits were taken: they are usable after `waitMs`. */
+  /** If the request accepts a wait and permits were taken: they can be used after `waitMs`. */
   readonly reservation: Reservation | undefined;
 }
 
@@ -57,8 +57,8 @@ export interface TakenFromAll {
 const OPTIONS: readonly (keyof TakeRequest)[] = ["limiter", "permits", "timeoutMs", "optional"];
 
 /**
- * Takes from several limiters, or from none, as `allOf` does, where they need different permits or
- * waits, or where some must not refuse. Use `allOf` where the same permits are taken from each.
+ * Takes from several limiters or from none. Use it if they need different permits or waits, or if some
+ * must not refuse; otherwise use `allOf`.
  *
  * @param requests one or more: see `TakeRequest`
  * @returns what was taken: at once if all limiters are in this process, otherwise as a promise

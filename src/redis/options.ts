@@ -38,9 +38,9 @@ export const REDIS_OPTIONS = [...SHARED_OPTIONS, "hashTag"] as const;
 export interface RedisPoliciesOptions extends RedisLimiterOptions {
   /**
    * A key in which operators keep the limit, or one for each policy by name. The number in it applies
-   * from the next call on; 0 rejects all requests; if the key is absent, or its value is negative or not
-   * a number, the policy's own limit applies, and `diagnostics.limitIgnored` reports it. (The limit is
-   * the policy's `limit`, `capacity` or `permitsPerSecond`; the burst of a `gcra` follows it unless it
+   * from the next call on; 0 rejects all requests. If the key is absent, the policy's own limit applies; it
+   * also applies if the value is negative or not a number, which `diagnostics.limitIgnored` reports. (The
+   * limit is the policy's `limit`, `capacity` or `permitsPerSecond`; the burst of a `gcra` follows it unless it
    * was given.) On Cluster the key must be in the limiter's slot.
    */
   readonly limitKey?: LimitKeys | undefined;

@@ -30,7 +30,7 @@ export interface CasBackend {
     lifeMs: number,
   ): Promise<boolean>;
   /**
-   * Does what `compareAndSet` does, if also the store's time is in a range. With this method a limiter need not
+   * Like `compareAndSet`, but only if the store's time is in a range. With this method a limiter need not
    * read a state that it wrote last itself. Only for a store that compares the bytes of `before`.
    *
    * @param before the object that was `after` in an earlier call
@@ -52,8 +52,8 @@ export interface CasBackend {
    */
   now?(): Promise<number>;
   /**
-   * Returns the results of `get` and `now` together, for a store that can answer both in one call: a limiter
-   * then makes this call where it would make those two. Only with `now`.
+   * Returns the results of `get` and `now` together, for a store that can do both in one call. A limiter then
+   * calls it instead of the two. Only with `now`.
    */
   getWithTime?(key: string): Promise<{
     readonly bytes: Uint8Array | null | undefined;

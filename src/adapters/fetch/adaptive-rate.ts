@@ -7,7 +7,7 @@ import {
 } from "../../ground/check.ts";
 import type { Limiter } from "../../limiter/limiter-api.ts";
 
-/** Options of a rate that is found by trying: see `AdaptiveRate`. */
+/** The options of a rate that is found by trying: docs/fetch.md describes how. */
 export interface AdaptiveOptions {
   /** The lowest rate, permits per second, above 0. */
   readonly min: number;

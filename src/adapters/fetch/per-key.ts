@@ -5,8 +5,8 @@ import type { Limiter } from "../../limiter/limiter-api.ts";
 export interface PerKeyOptions {
   /**
    * How many limiters are kept. A whole number, 1 or more, default 1000. Beyond that the limiter
-   * that was not used for longest is dropped: requests that wait there go on waiting, and later
-   * requests with that key get a new one.
+   * that has been unused for longest is dropped: requests that wait there continue to wait, and later
+   * requests with that key get a new limiter.
    */
   readonly maxKeys?: number | undefined;
 }

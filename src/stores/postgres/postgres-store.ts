@@ -41,8 +41,8 @@ const LONGEST_LIFE_MS = 1e15;
 /** The options of `postgresStore`. */
 export interface PostgresStoreOptions {
   /**
-   * The table of the states, such as `limits` or `app.limits`; it is created when it is first used and does
-   * not exist. Default `smooth_limiter`.
+   * The table of the states, such as `limits` or `app.limits`. The first call creates it if it does not
+   * exist. Default `smooth_limiter`.
    */
   readonly table?: string | undefined;
   /**
