@@ -96,7 +96,7 @@ export interface GatewayOptions {
   /** How many actors each rule may know at one time in this process. Default 1 000 000. */
   readonly maxKeys?: number | undefined;
   /**
-   * What happens then to a new actor. `"evict"` (the default): the actor that has used least is
+   * What happens to a new actor beyond `maxKeys`. `"evict"` (the default): the actor that has used least is
    * forgotten, so a client that invents actors cannot lock others out. `"refuse"`: the new actor is
    * refused.
    */

@@ -26,8 +26,8 @@ export interface Gateway {
    * @param request see `GatewayRequest`
    * @param report receives the error of a failed actor; the request then counts as one without a
    *   value for it. Absent: a process warning, once for each actor
-   * @returns the verdict: at once where all rules are counted in this process and the request need
-   *   not wait
+   * @returns the verdict: at once if all rules are counted in this process and the request need not
+   *   wait
    * @throws (or rejects) the signal's own reason if the client disconnected while it waited,
    *   ReservationCancelledError if the gateway was closed meanwhile, or StoreUnavailableError
    */
@@ -39,7 +39,7 @@ export interface Gateway {
   /**
    * Returns the verdict that `check` would give now, and charges no rule. A request that would have
    * to wait counts as allowed; `decision.waitMs` of the rule is the wait. Global rules are always
-   * asked. Neither counted in `stats` nor published.
+   * read. The request is neither counted in `stats` nor published.
    *
    * @param request see `GatewayRequest`
    * @returns the verdict: at once where all rules are counted in this process
@@ -50,13 +50,13 @@ export interface Gateway {
   peek(request: GatewayRequest): Verdict | Promise<Verdict>;
 
   /**
-   * Forgets what an actor has used, and ends its block: its next request finds the rule as new. A
-   * request without a value for the actor counts by its device: give the device's address.
+   * Clears what an actor has used, and ends its block: it starts again with a full limit. Requests
+   * without a value for the actor count by their device: pass its address.
    *
    * @param which.rule the name of the rule
    * @param which.actor the actor's value, as in `outcome.actor`; keys that are stored as hashes are
    *   found by it too. Default "", which is the actor "all"
-   * @throws RangeError where there is no such rule for requests per time; (as a rejection) StoreUnavailableError
+   * @throws RangeError if there is no such rule for requests per time; (as a rejection) StoreUnavailableError
    * @example
    * await gateway.reset({ rule: "login", actor: "192.0.2.1" });
    */
@@ -69,9 +69,9 @@ export interface Gateway {
   readonly stats: Readonly<Record<string, RuleStats>>;
 
   /**
-   * Stops watching the sources and ends the waiting lines; afterwards the gateway does not keep the
-   * process alive. Waiting requests reject, and so do later ones that would have to wait or that
-   * meet a rule counted on Redis.
+   * Stops watching the sources and ends all waits; afterwards the gateway does not keep the process
+   * alive. Waiting requests reject, and so do later ones that would have to wait or to which a global
+   * rule applies.
    */
   close(): Promise<void>;
 }

@@ -7,11 +7,11 @@ import type { Verdict } from "./verdict.ts";
 export interface RuleStats {
   /** Passed at once. */
   readonly passed: number;
-  /** Waited in the rule's line, and then passed. */
+  /** Waited under the rule, and then passed. */
   readonly waited: number;
   /** Refused by this rule; for a shadow rule those that it would have refused. */
   readonly refused: number;
-  /** Let pass by this rule and refused by another: they are charged to none. */
+  /** Granted by this rule and refused by another: they are charged to none. */
   readonly refusedElsewhere: number;
 }
 

@@ -26,7 +26,7 @@ export interface Verdict<R extends CountedRule = RefusingRule> {
   readonly allowed: boolean;
   /**
    * When to retry, ms: all checked rules would let the request pass then, if no other request came.
-   * 0 when allowed; `Infinity` where a limit is 0.
+   * 0 when allowed; `Infinity` if a limit is 0.
    */
   readonly retryMs: number;
   /** How long the request has waited, ms. */
@@ -34,7 +34,7 @@ export interface Verdict<R extends CountedRule = RefusingRule> {
   /**
    * One for each rule that applies and can refuse: those for connections, then those for requests per
    * time, those of the outermost URL first; empty if no such rule applies. If a rule for connections
-   * refuses, the rules after it are neither asked nor listed. If a rule in this process refuses while
+   * refuses, the rules after it are neither checked nor listed. If a rule in this process refuses while
    * Redis cannot be reached, the rules on Redis are not listed. If a rule refuses whatever was used
    * (`rpu: 0`, a block, a cost that never passes), only such rules are listed.
    */
