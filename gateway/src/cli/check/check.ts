@@ -45,7 +45,7 @@ export async function check(
 
 /** What the defaults of `createGateway` do while Redis is unavailable. */
 function duringOutages(count: number): string {
-  return `while Redis is unavailable each instance applies its share of ${some(count, "global rule")}, by the last count of instances; options.whenUnavailable says otherwise`;
+  return `while Redis is unavailable each instance applies its share of ${some(count, "global rule")}, by the last count of instances, unless options.whenUnavailable is set`;
 }
 
 async function checkFile(
