@@ -1,6 +1,6 @@
 /**
- * Work that waits until the callers of this turn of the event loop have asked. All of it shares one
- * microtask: one for each limiter would cost more than the work.
+ * Runs work at the end of this turn of the event loop, after its callers have made their requests. All
+ * work shares one microtask: one for each limiter would cost more than the work.
  */
 const settled = Promise.resolve();
 let tasks: (() => void)[] = [];

@@ -1,6 +1,10 @@
 /** Marks errors of every copy and version of this package. */
 const MARK: unique symbol = Symbol.for("smooth-limiter/error");
 
+function some(permits: number): string {
+  return permits === 1 ? "1 permit" : `${permits} permits`;
+}
+
 /**
  * The base class of this package's errors. Only bad arguments are a `RangeError` or a `TypeError`.
  *
@@ -65,7 +69,7 @@ export class PermitsExceedCapacityError extends LimiterError<{
   constructor(policy: string, permits: number, capacity: number) {
     super(
       PermitsExceedCapacityError.code,
-      `${permits} permits can never pass policy "${policy}", which holds ${capacity} at most`,
+      `${some(permits)} can never pass policy "${policy}", which holds ${capacity} at most`,
       { policy, permits, capacity },
     );
   }
@@ -98,11 +102,11 @@ export class QueueFullError extends LimiterError<{
     dropped = false,
   ) {
     const what = dropped
-      ? "were dropped to make room for a later request:"
-      : "would have to wait, but";
+      ? `request for ${some(permits)} was dropped to make room for a later one: callers`
+      : `queue is full: ${some(permits)} would have to wait, callers already`;
     super(
       QueueFullError.code,
-      `limiter "${limiter}": ${permits} permits ${what} ${waiting} are waited for and maxWaiting is ${maxWaiting}`,
+      `limiter "${limiter}": the ${what} wait for ${waiting}, and maxWaiting is ${maxWaiting}`,
       { limiter, permits, waiting, maxWaiting, ...(dropped ? { dropped } : {}) },
     );
   }
@@ -120,7 +124,7 @@ export class TooManyKeysError extends LimiterError<{
   constructor(limiter: string, maxKeys: number) {
     super(
       TooManyKeysError.code,
-      `limiter "${limiter}": no room for a new key, since maxKeys is ${maxKeys}`,
+      `limiter "${limiter}": no room for a new key: maxKeys is ${maxKeys}`,
       { limiter, maxKeys },
     );
   }

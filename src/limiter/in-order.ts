@@ -1,6 +1,6 @@
 /**
  * Fair limiters on a store in a combination. Their callers wait in this process, in an order that the store does
- * not know. So before the store is asked, the combination looks whether its call goes before them: if it does
+ * not know. So before a combination sends its call to the store, it checks whether the call goes before them: if
  * not, nothing is taken. What is taken is charged to the share of the call.
  */
 import { chain, type Maybe } from "../ground/maybe.ts";

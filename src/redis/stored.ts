@@ -86,7 +86,8 @@ const LAPSE = 1e15;
  * @param members the members of the sorted set under its key with their scores, as
  *   `ZRANGE key 0 -1 WITHSCORES` returns them: a list that alternates
  * @returns who holds leases, who waits, and the limits that were set
- * @throws Error if another program has written a member
+ * @throws TypeError if a member is not text, such as the objects of node-redis' `zRangeWithScores`; Error if
+ *   another program has written a member
  * @example
  * const { held } = readStoredLeases(await redis.zrange("c:reports", 0, -1, "WITHSCORES"));
  */
@@ -96,6 +97,9 @@ export function readStoredLeases(members: readonly string[]): StoredLeases {
   const limits: { declared: number; inForce: number }[] = [];
   for (let i = 0; i + 1 < members.length; i += 2) {
     const [member = "", score = NaN] = [members[i], Number(members[i + 1])];
+    if (typeof member !== "string") {
+      failCheck("members", "a list of text, as ZRANGE key 0 -1 WITHSCORES returns", member);
+    }
     const [kind, text] = [member[0], member.slice(1)];
     if (kind === "l" && LEASE.test(text)) held.push(leaseOf(text, score));
     else if (kind === "e" && LEASE.test(text)) waiting.push(leaseOf(text, score - LAPSE));

@@ -35,7 +35,7 @@ const errors: Record<
   QueueFullError: [
     new QueueFullError("mail", 3, 8, 10),
     "QUEUE_FULL",
-    'limiter "mail": 3 permits would have to wait, but 8 are waited for and maxWaiting is 10',
+    'limiter "mail": the queue is full: 3 permits would have to wait, callers already wait for 8, and maxWaiting is 10',
     { limiter: "mail", permits: 3, waiting: 8, maxWaiting: 10 },
   ],
   ReservationCancelledError: [
@@ -65,6 +65,15 @@ for (const [name, [error, code, message, facts]] of Object.entries(errors)) {
     assert.is(String(error), `${name}: ${message}`);
   });
 }
+
+shapes("a dropped QueueFullError says so, in its message and its facts", () => {
+  const { message, facts } = new QueueFullError("mail", 1, 8, 8, true);
+  assert.is(
+    message,
+    'limiter "mail": the request for 1 permit was dropped to make room for a later one: callers wait for 8, and maxWaiting is 8',
+  );
+  assert.is(facts.dropped, true);
+});
 
 shapes("the store's own error is the cause", () => {
   assert.is(new StoreUnavailableError("mail", 250, lost).cause, lost);

@@ -109,4 +109,13 @@ leases("members of another program are errors", () => {
   }
 });
 
+leases("what is not text, such as the objects of node-redis, is a TypeError", () => {
+  const members = [
+    { value: "l30000:2:process-a:1", score: 1 },
+    { value: "s2=5", score: 2 },
+  ];
+  const read = () => readStoredLeases(members as unknown as string[]);
+  assert.throws(read, /^members must be a list of text, .*, got an object$/);
+});
+
 leases.run();

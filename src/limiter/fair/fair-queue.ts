@@ -3,8 +3,8 @@
  * the store (`store-window.ts`).
  *
  * While the store grants at once, its line is empty and a longer window would keep no other process waiting. Then
- * the next calls are tried beside the window: the store grants them now or not at all, so they reserve
- * nothing. Each time all of them are granted, twice as many follow.
+ * the next calls are also sent, as calls that the store grants now or not at all, so they reserve nothing. Each
+ * time all of them are granted, twice as many follow.
  */
 import type { Policy } from "../../algorithms/algorithm.ts";
 import { QueueFullError, StoreUnavailableError } from "../../ground/errors.ts";

@@ -1,7 +1,7 @@
 /**
  * A limiter in this process that replaces the store during an outage: an ordinary queue on this process'
- * share of the policies. When the store is back, callers that still wait are requested from it, and the
- * permits used here are charged to it. Reservations keep their instants.
+ * share of the policies. When the store is back, the requests of callers that still wait are sent to it,
+ * and the permits that were used here are charged to it. Reservations keep their instants.
  */
 import type { Policy } from "../../algorithms/algorithm.ts";
 import type { Amount } from "../../ground/permits.ts";
