@@ -212,9 +212,9 @@ function runFrame(
 }
 
 function tooLate(key: string, races: number): Error {
-  return new Error(
-    `key ${show(key)} could not be written in time: other writers came first (${races} times)`,
-  );
+  const why =
+    races === 0 ? "the store was too slow to read it" : `other writers came first (${races} times)`;
+  return new Error(`key ${show(key)} could not be written in time: ${why}`);
 }
 
 function pause(ms: number): Promise<void> {
