@@ -108,7 +108,8 @@ export interface GatewayOptions {
   readonly whenSourceGone?: WhenSourceGone | undefined;
   /**
    * Receives events about the rules: applied, refused, a source gone or back. Errors that it
-   * throws, or rejects with, are ignored.
+   * throws, or rejects with, are ignored. Default: a process warning when rules are refused or a
+   * source is gone.
    */
   readonly onRules?: ((event: RulesEvent) => void) | undefined;
   /**

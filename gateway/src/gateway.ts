@@ -8,8 +8,9 @@ import { readRules } from "./rules/read-rules.ts";
 import type { Rule } from "./rules/rule.ts";
 import type { UrlRules } from "./rules/schema.ts";
 import { RuleSet } from "./ruleset.ts";
-import { LiveRules } from "./sources/live-rules.ts";
+import { LiveRules, type RulesEvent } from "./sources/live-rules.ts";
 import { sourcesOf } from "./sources/rules-option.ts";
+import { warnOfRules } from "./sources/warn-of-rules.ts";
 import { type RuleStats, Stats } from "./stats.ts";
 import type { Verdict } from "./verdict.ts";
 
@@ -99,6 +100,7 @@ class RuledGateway implements Gateway {
   readonly #live: LiveRules;
   readonly #stats: Stats;
   #set: RuleSet;
+  #isOpen = false;
 
   constructor(options: GatewayOptions) {
     const { context, actors } = checkGatewayOptions(options);
@@ -115,7 +117,13 @@ class RuledGateway implements Gateway {
     };
     const read = (rules: string | readonly UrlRules[], source = "rules") =>
       readRules(rules, { source, ...names });
-    this.#live = new LiveRules(sourcesOf(options.rules, read), {
+    const sources = sourcesOf(options.rules, read);
+    // createGateway rejects if its only source fails at the start: that needs no warning too
+    const warnLater = (event: RulesEvent) => {
+      if (this.#isOpen || sources.length > 1) warnOfRules(event);
+    };
+    const listen = onRules ?? warnLater;
+    this.#live = new LiveRules(sources, {
       whenSourceGone,
       read,
       apply: (rules) => {
@@ -124,12 +132,13 @@ class RuledGateway implements Gateway {
         this.#stats.follow([...requests, ...connections].map((each) => each.rule.name));
       },
       // a listener that fails must not stop the rules
-      report: (event) => void (async () => onRules?.(event))().catch(() => {}),
+      report: (event) => void (async () => listen(event))().catch(() => {}),
     });
   }
 
-  open(): Promise<void> {
-    return this.#live.open();
+  async open(): Promise<void> {
+    await this.#live.open();
+    this.#isOpen = true;
   }
 
   get rules(): readonly Rule[] {

@@ -236,6 +236,37 @@ test("at the start: without any rules createGateway rejects", async () => {
   assert.is((both as AggregateError).errors.length, 2);
 });
 
+test("without onRules, process warnings report invalid rules and a source that is gone", async () => {
+  const codes: unknown[] = [];
+  const messages: string[] = [];
+  const listen = (warning: Error & { code?: string }) => {
+    codes.push(warning.code);
+    messages.push(warning.message);
+  };
+  process.on("warning", listen);
+  try {
+    const invalid = new HandSource("only", "x");
+    await createGateway({ rules: invalid }).catch(() => {});
+    const [remote, file] = [
+      new HandSource("remote", new Error("no network")),
+      new HandSource("file", rule("rpu: 5, name: a")),
+    ];
+    const actors = { account: fromHeader("account") };
+    const gateway = await createGateway({ rules: [remote, file], actors });
+    await file.update(rule("rpu: many"));
+    await gateway.close();
+    await turn();
+  } finally {
+    process.off("warning", listen);
+  }
+  assert.equal(codes, ["SMOOTH_LIMITER_RULES_GONE", "SMOOTH_LIMITER_RULES_INVALID"]);
+  assert.match(messages[0] ?? "", /^remote: the rules cannot be loaded: no network\. Pass onRules/);
+  assert.match(
+    messages[1] ?? "",
+    /^file: these rules are invalid and do not apply: .*found "many"/,
+  );
+});
+
 test("a listener that rejects stops nothing", async () => {
   const unhandled: unknown[] = [];
   const collect = (error: unknown) => unhandled.push(error);
