@@ -1,6 +1,7 @@
 import { atLeastZero, checkNumber } from "../ground/check.ts";
-import { PermitsExceedCapacityError } from "../ground/errors.ts";
+import { LimiterError, PermitsExceedCapacityError } from "../ground/errors.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
+import { emitWarning } from "../ground/node-process.ts";
 import type { Permits } from "../ground/permits.ts";
 import type { Limiter } from "../limiter/limiter-api.ts";
 
@@ -26,6 +27,15 @@ export function correct(limiter: Limiter, taken: Permits, actual: Permits): Corr
   const less = changes.flatMap(([name, change]) => (change < 0 ? [[name, -change] as const] : []));
   const charged = more.length > 0 ? charge(limiter, more) : undefined;
   return chain(charged, () => (less.length > 0 ? limiter.refund(toPermits(less)) : undefined));
+}
+
+const warned = new WeakSet<Limiter>();
+
+/** Warns once for each limiter. Outages are left out, because the limiter itself publishes them. */
+export function warnUnsettled(what: string, limiter: Limiter, error: unknown): void {
+  if (error instanceof LimiterError || warned.has(limiter)) return;
+  warned.add(limiter);
+  emitWarning(`${what}, the estimate stands: ${error}`);
 }
 
 type Amount = readonly [name: string, amount: number];

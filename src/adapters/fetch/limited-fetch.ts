@@ -2,7 +2,7 @@ import { failCheck } from "../../ground/check.ts";
 import type { Permits } from "../../ground/permits.ts";
 import type { Limiter } from "../../limiter/limiter-api.ts";
 import { checkLimiter } from "../check-limiter.ts";
-import { checkPermits, correct } from "../correct.ts";
+import { checkPermits, correct, warnUnsettled } from "../correct.ts";
 import { untilAborted } from "../on-abort.ts";
 import { type Call, isLasting, readCall } from "./call.ts";
 import { Gate, quietly } from "./gate.ts";
@@ -157,12 +157,20 @@ class Exchange {
   #settle(response: Response): void {
     const { used } = this.#settings;
     if (used === undefined || !response.ok) return;
-    void quietly(async () => {
+    const { limiter } = this.#gate;
+    const settle = async () => {
       const actual = await used(response.clone());
       if (actual === undefined) return;
       checkPermits("used", actual);
-      await correct(this.#gate.limiter, this.#permits, actual);
-    });
+      await correct(limiter, this.#permits, actual);
+    };
+    void settle()
+      .catch((error) => {
+        // an abort also ends the copy of the response
+        if (this.#call.signal?.aborted) return;
+        warnUnsettled("limitedFetch: used() returned no usable number", limiter, error);
+      })
+      .catch(() => {});
   }
 }
 

@@ -23,7 +23,8 @@ export interface LimitedFetchOptions extends SharedBy<[request: Request]> {
   /**
    * Returns the permits that a request really used, read from its response; the limiter is then
    * corrected. The function receives a copy of a response that is `ok` and may read its body;
-   * meanwhile the caller already has the response. `undefined`, or an error: the estimate stands.
+   * meanwhile the caller already has the response. `undefined`: the estimate stands. An error, or an
+   * unusable number: the same, and a process warning for the first one of each limiter.
    */
   readonly used?:
     | ((response: Response) => Permits | undefined | Promise<Permits | undefined>)

@@ -1,10 +1,9 @@
 import { checkFunction, checkOptions } from "../../ground/check.ts";
 import { LimiterError } from "../../ground/errors.ts";
-import { emitWarning } from "../../ground/node-process.ts";
 import type { Permits } from "../../ground/permits.ts";
 import type { Limiter, ShareOptions } from "../../limiter/limiter-api.ts";
 import { checkLimiter } from "../check-limiter.ts";
-import { checkPermits, correct } from "../correct.ts";
+import { checkPermits, correct, warnUnsettled } from "../correct.ts";
 import { untilAborted } from "../on-abort.ts";
 import { SHARED_BY, shareOf } from "../shares.ts";
 
@@ -62,7 +61,7 @@ export async function withEstimate<T>(
   checkLimiter(limiter);
   checkFunction("fn", fn);
   checkOptions("options", options, ["signal", "failed", "onUnsettled", ...SHARED_BY]);
-  const { signal, failed = 0, onUnsettled = (error) => warn(limiter, error) } = options;
+  const { signal, failed = 0, onUnsettled = warnOf(limiter) } = options;
   checkPermits("failed", failed);
   checkFunction("onUnsettled", onUnsettled);
   await checkNames(limiter, estimate, failed, signal);
@@ -137,17 +136,12 @@ async function apply(limiter: Limiter, estimate: Permits, actual: Permits): Prom
   await correct(limiter, estimate, actual);
 }
 
+function warnOf(limiter: Limiter): (error: unknown) => void {
+  return (error) => warnUnsettled("withEstimate: settle() got no usable number", limiter, error);
+}
+
 function report(onUnsettled: (error: unknown) => void, error: unknown): void {
   try {
     onUnsettled(error);
   } catch {}
-}
-
-const warned = new WeakSet<Limiter>();
-
-/** Warns once. Outages are left out, because the limiter itself publishes them. */
-function warn(limiter: Limiter, error: unknown): void {
-  if (error instanceof LimiterError || warned.has(limiter)) return;
-  warned.add(limiter);
-  emitWarning(`withEstimate: settle() got no usable number, the estimate stands: ${error}`);
 }

@@ -536,6 +536,34 @@ test("the estimate stands if the used permits are unknown", async () => {
   }
 });
 
+test("the first unusable number of a limiter is a warning, an abort is none", async () => {
+  const warnings: string[] = [];
+  const listen = ({ message }: Error) => void warnings.push(message);
+  process.on("warning", listen);
+  const abort = new AbortController();
+  const aborted = both(ok, {
+    used: async () => {
+      abort.abort();
+      throw new Error("no usage");
+    },
+  });
+  const failing = both(ok, { used: () => Promise.reject(new Error("no usage")) });
+  for (const { call, clock, signal } of [
+    { ...aborted, signal: abort.signal },
+    { ...failing, signal: null },
+    { ...failing, signal: null },
+  ]) {
+    const response = call(URL_OF, { signal }).catch(() => {});
+    await clock.advance(60_000);
+    await response;
+  }
+  await new Promise((resolve) => setImmediate(resolve));
+  process.off("warning", listen);
+  assert.equal(warnings, [
+    "limitedFetch: used() returned no usable number, the estimate stands: Error: no usage",
+  ]);
+});
+
 test("a response whose body was read already is returned", async () => {
   const fetch = async () => {
     const response = new Response("fine");
