@@ -1,3 +1,4 @@
+import FakeTimers from "@sinonjs/fake-timers";
 import fc from "fast-check";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
@@ -473,6 +474,45 @@ elsewhere("limiters are closed while a combination waits for their store", async
     await turn();
     await Promise.all(limiters.map((limiter) => limiter.close()));
     assert.instance(await asked, LimiterClosedError);
+  }
+});
+
+elsewhere("a store that is back for one member before the other is asked once", async () => {
+  const timers = FakeTimers.install({
+    toFake: ["setTimeout", "clearTimeout", "performance", "Date"],
+  });
+  try {
+    const store = memoryStore();
+    const [waiting, local] = (["wait", "local"] as const).map((whenUnavailable) =>
+      StoreLimiter.create(store, whenUnavailable, window(5), { whenUnavailable, instances: 1 }),
+    ) as [StoreLimiter, StoreLimiter];
+    let calls = 0;
+    const run = store.run.bind(store);
+    store.run = (...call) => {
+      calls += 1;
+      return run(...call);
+    };
+    store.fail();
+    await local.peek();
+    // its next probe is up to a second away
+    await timers.tickAsync(3000);
+    const first = waiting.acquire();
+    await timers.tickAsync(0);
+    store.recover();
+    store.delayMs = 1;
+    await timers.tickAsync(50);
+    await first;
+    assert.equal([waiting.state, local.state], ["ready", "unavailable"]);
+    calls = 0;
+    const decided = allOf(waiting, local).decide();
+    await timers.tickAsync(100);
+    assert.ok((await decided).allowed);
+    assert.ok(calls < 5, `${calls} calls`);
+    const closed = Promise.all([waiting.close(), local.close()]);
+    await timers.tickAsync(1000);
+    await closed;
+  } finally {
+    timers.uninstall();
   }
 });
 

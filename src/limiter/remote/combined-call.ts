@@ -122,16 +122,15 @@ class CombinedCall {
   }
 
   async looks(): Promise<readonly Look[]> {
-    for (;;) {
-      const looks = await this.#try();
-      if (looks !== undefined) return looks;
-    }
+    const [refusal] = this.#asked.flatMap(({ queue }) => queue.link.refusal() ?? []);
+    let looks = refusal && (await this.#instead(refusal));
+    // the store is back: the call is sent, even if some members have not noticed yet
+    while (looks === undefined) looks = await this.#try();
+    return looks;
   }
 
   /** Resolves to undefined when the store is back after an outage: the call is to be sent again. */
   async #try(): Promise<readonly Look[] | undefined> {
-    const [refusal] = this.#asked.flatMap(({ queue }) => queue.link.refusal() ?? []);
-    if (refusal !== undefined) return this.#instead(refusal);
     const timeoutMs = Math.min(...this.#asked.map(({ queue }) => queue.parts.timeoutMs));
     let isOpen = true;
     const failed = (cause: unknown, isOverdue: boolean) => {
