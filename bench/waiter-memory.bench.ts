@@ -9,6 +9,8 @@ import { TokenBucket } from "limiter";
 import PQueue from "p-queue";
 import pThrottle from "p-throttle";
 import { RateLimiter } from "smooth-limiter";
+import { StoreRateLimiter } from "smooth-limiter/store";
+import { memoryStore } from "smooth-limiter/testing";
 import { apart, heap, reportIfApart } from "./lib/apart.ts";
 import { short } from "./lib/options.ts";
 import { table, target, times } from "./lib/report.ts";
@@ -43,6 +45,14 @@ const candidates: Record<string, () => () => Promise<unknown>> = {
     const limiter = spent(true);
     let tenants = 0;
     return () => limiter.acquire(1, { share: `tenant ${tenants++}` });
+  },
+  "smooth-limiter on a store": () => {
+    const limiter = StoreRateLimiter.create(memoryStore(), "jobs", 1e-3);
+    return () => limiter.acquire();
+  },
+  "smooth-limiter on a store, fair, one share": () => {
+    const limiter = StoreRateLimiter.create(memoryStore(), "jobs", 1e-3, { fair: true });
+    return () => limiter.acquire(1, { share: "tenant" });
   },
   [BARE_THEN]: () => () => pending().then(work),
   [OURS_THEN]: () => {

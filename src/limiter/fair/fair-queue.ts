@@ -111,6 +111,7 @@ export class FairQueue implements FairCallHost {
   /** Takes the next call from the line. */
   #next(): FairCall {
     const call = this.line.shift(this.now()) as FairCall;
+    // from now on it is that of the line of promised instants
     call.alarm?.cancel();
     call.alarm = undefined;
     return call;
