@@ -77,20 +77,22 @@ export class PostgresServer {
   readonly #program: Program;
   readonly #folder: string;
   readonly #port: number;
+  readonly #fsync: "on" | "off";
   readonly #watchdog: ChildProcess;
   #process: ChildProcess | undefined;
 
-  static async start(): Promise<PostgresServer> {
+  /** @param fsync whether commits wait for the disk, as they do by default; off is faster */
+  static async start(fsync: "on" | "off" = "off"): Promise<PostgresServer> {
     const folder = mkdtempSync(join(tmpdir(), "smooth-limiter-postgres-"));
     try {
-      return await PostgresServer.#startIn(folder);
+      return await PostgresServer.#startIn(folder, fsync);
     } catch (error) {
       rmSync(folder, { recursive: true, force: true });
       throw error;
     }
   }
 
-  static async #startIn(folder: string): Promise<PostgresServer> {
+  static async #startIn(folder: string, fsync: "on" | "off"): Promise<PostgresServer> {
     if (nobody.uid !== undefined) chownSync(folder, nobody.uid, nobody.gid);
     const found = await program(folder);
     const data = join(folder, "data");
@@ -98,7 +100,7 @@ export class PostgresServer {
     const args = ["-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"];
     await run(initdb, args, { env: found.env, cwd: folder, ...nobody });
     for (let tries = 0; ; tries++) {
-      const server = new PostgresServer(found, folder, await freePort());
+      const server = new PostgresServer(found, folder, await freePort(), fsync);
       try {
         await server.restart();
         return server;
@@ -109,10 +111,11 @@ export class PostgresServer {
     }
   }
 
-  private constructor(program: Program, folder: string, port: number) {
+  private constructor(program: Program, folder: string, port: number, fsync: "on" | "off") {
     this.#program = program;
     this.#folder = folder;
     this.#port = port;
+    this.#fsync = fsync;
     this.url = `postgres://postgres@127.0.0.1:${port}/postgres`;
     // In its own session the watchdog survives a signal to the whole group of this process.
     this.#watchdog = spawn("/bin/sh", ["-c", WATCHDOG, "watchdog", folder], {
@@ -129,7 +132,7 @@ export class PostgresServer {
       `port=${this.#port}`,
       "listen_addresses=127.0.0.1",
       "unix_socket_directories=",
-      "fsync=off",
+      `fsync=${this.#fsync}`,
       "jit=off",
     ];
     const args = ["-D", join(this.#folder, "data"), ...settings.flatMap((each) => ["-c", each])];
