@@ -159,8 +159,8 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
       else if (ended !== undefined) res.once("close", ended);
       return res;
     }
-    const isLate = isEnded || gone.signal.aborted || (!isRunning && !hasBody);
-    if (isLate || WITHOUT_BODY.includes(res.statusCode)) {
+    const isEmpty = !isRunning && (!hasBody || WITHOUT_BODY.includes(res.statusCode));
+    if (isEnded || gone.signal.aborted || isEmpty) {
       isEnded = true;
       return end(...args);
     }

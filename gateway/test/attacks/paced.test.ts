@@ -134,4 +134,28 @@ test("writes to a response whose client has left are not kept", () =>
     },
   ));
 
+test("a body that is written to a status without one ends no process, also in a pipeline", async () => {
+  const errors: unknown[] = [];
+  const note = (res: ServerResponse) => void res.on("error", (error) => errors.push(error));
+  await paced(false, note, async ({ url, clock, begun }) => {
+    const { socket, received } = await dial({ url });
+    socket.write(textOf({}).repeat(2));
+    await until("both have begun", () => begun.length === 2);
+    for (const [i, status] of [
+      [1, 204],
+      [0, 200],
+    ] as const) {
+      const res = begun[i] as ServerResponse;
+      res.statusCode = status;
+      res.write("hello");
+      res.end("bye");
+      await sleep(5);
+      await clock.advance(1000);
+    }
+    await until("both are answered", () => /bye.*HTTP\/1.1 204/s.test(received()));
+    assert.equal(errors, []);
+    socket.destroy();
+  });
+});
+
 test.run();
