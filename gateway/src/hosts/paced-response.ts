@@ -18,6 +18,7 @@ export interface PacedResponse extends Omit<NodeResponse, "end"> {
   // biome-ignore lint/suspicious/noExplicitAny: the overloads of Node's classes differ
   end(...args: any[]): any;
   getHeader(name: string): unknown;
+  removeHeader(name: string): unknown;
   flushHeaders(): void;
   // biome-ignore lint/suspicious/noExplicitAny: the overloads of Node's classes differ
   emit(event: any, ...args: any[]): boolean;
@@ -125,10 +126,10 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
   };
 
   const add = (bytes: Uint8Array, written: Piece["written"]) => {
+    // other code must not take the response for one that has not begun; throws where Node cannot send them
+    if (!res.headersSent) res.flushHeaders();
     queue.push({ bytes, written });
     waiting += bytes.byteLength;
-    // other code must not take the response for one that has not begun
-    if (!res.headersSent) res.flushHeaders();
     wake();
     start();
   };
@@ -164,12 +165,19 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
       isEnded = true;
       return end(...args);
     }
-    const bytes = hasBody ? bytesOf(chunk, encoding) : undefined;
-    if (bytes && !res.headersSent && FRAMING.every((name) => !res.getHeader(name))) {
-      res.setHeader("Content-Length", String(bytes.byteLength));
+    if (hasBody) {
+      const bytes = bytesOf(chunk, encoding);
+      const hasNoLength = !res.headersSent && FRAMING.every((name) => !res.getHeader(name));
+      if (hasNoLength) res.setHeader("Content-Length", String(bytes.byteLength));
+      try {
+        add(bytes, undefined);
+      } catch (error) {
+        // the handler may send another response
+        if (hasNoLength) res.removeHeader("Content-Length");
+        throw error;
+      }
     }
     isEnded = true;
-    if (bytes) add(bytes, undefined);
     if (ended !== undefined) res.once("close", ended);
     wake();
     return res;

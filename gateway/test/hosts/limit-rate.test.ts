@@ -235,6 +235,25 @@ test("a text in another encoding, trailers, and a body of a wrong type are handl
   );
 });
 
+test("after an error in the header fields a handler can send another response", async () => {
+  const clock = new FakeClock();
+  await serve(
+    rateOf(clock).node((req, res) => {
+      res.statusMessage = "not\nallowed";
+      const send = () => (req.url === "/write" ? res.write("first") : res.end("first"));
+      assert.throws(send, /Invalid character in statusMessage/);
+      res.statusMessage = "OK";
+      res.end("the second");
+    }),
+    async (url) => {
+      for (const path of ["", "write"]) {
+        const { body, headers } = await download(url + path, clock);
+        assert.equal([body, headers["content-length"]], ["the second", "10"]);
+      }
+    },
+  );
+});
+
 test("responses of one actor share the rate", async () => {
   const clock = new FakeClock();
   const rate = rateOf(clock, { bytesPerSecond: 100_000, actor: ({ header }) => header("who") });
