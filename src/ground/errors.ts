@@ -1,10 +1,6 @@
 /** Marks errors of every copy and version of this package. */
 const MARK: unique symbol = Symbol.for("smooth-limiter/error");
 
-function some(permits: number): string {
-  return permits === 1 ? "1 permit" : `${permits} permits`;
-}
-
 /**
  * The base class of this package's errors. Only bad arguments are a `RangeError` or a `TypeError`.
  *
@@ -69,7 +65,7 @@ export class PermitsExceedCapacityError extends LimiterError<{
   constructor(policy: string, permits: number, capacity: number) {
     super(
       PermitsExceedCapacityError.code,
-      `${some(permits)} can never pass policy "${policy}", which holds ${capacity} at most`,
+      `${permits} permits can never pass policy "${policy}", which holds ${capacity} at most`,
       { policy, permits, capacity },
     );
   }
@@ -101,12 +97,10 @@ export class QueueFullError extends LimiterError<{
     maxWaiting: number,
     dropped = false,
   ) {
-    const what = dropped
-      ? `request for ${some(permits)} was dropped to make room for a later one: callers`
-      : `queue is full: ${some(permits)} would have to wait, callers already`;
+    const what = dropped ? "dropped to make room for a later request" : "the queue is full";
     super(
       QueueFullError.code,
-      `limiter "${limiter}": the ${what} wait for ${waiting}, and maxWaiting is ${maxWaiting}`,
+      `limiter "${limiter}": ${what}: ${permits} asked for, ${waiting} waiting, maxWaiting is ${maxWaiting}`,
       { limiter, permits, waiting, maxWaiting, ...(dropped ? { dropped } : {}) },
     );
   }

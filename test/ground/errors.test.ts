@@ -35,7 +35,7 @@ const errors: Record<
   QueueFullError: [
     new QueueFullError("mail", 3, 8, 10),
     "QUEUE_FULL",
-    'limiter "mail": the queue is full: 3 permits would have to wait, callers already wait for 8, and maxWaiting is 10',
+    'limiter "mail": the queue is full: 3 asked for, 8 waiting, maxWaiting is 10',
     { limiter: "mail", permits: 3, waiting: 8, maxWaiting: 10 },
   ],
   ReservationCancelledError: [
@@ -70,7 +70,7 @@ shapes("a dropped QueueFullError says so, in its message and its facts", () => {
   const { message, facts } = new QueueFullError("mail", 1, 8, 8, true);
   assert.is(
     message,
-    'limiter "mail": the request for 1 permit was dropped to make room for a later one: callers wait for 8, and maxWaiting is 8',
+    'limiter "mail": dropped to make room for a later request: 1 asked for, 8 waiting, maxWaiting is 8',
   );
   assert.is(facts.dropped, true);
 });

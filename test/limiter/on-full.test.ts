@@ -44,10 +44,7 @@ test("drop-oldest: the callers that waited longest make room, and those behind t
   const [first, second, third, fourth] = calls;
   for (const dropped of [first, second]) {
     assert.instance(dropped?.error, QueueFullError);
-    assert.match(
-      `${dropped?.error}`,
-      "the request for 1 permit was dropped to make room for a later one",
-    );
+    assert.match(`${dropped?.error}`, "dropped to make room for a later request: 1 asked for");
     assert.is(dropped?.at, 0);
   }
   assert.is((first?.error as QueueFullError | undefined)?.facts.dropped, true);

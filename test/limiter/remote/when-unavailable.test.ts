@@ -345,7 +345,7 @@ away("a bounded policy bounds local waiters to its share", async () => {
     outcomes.map((error) => (error as Error).name),
     ["QueueFullError", "QueueFullError"],
   );
-  assert.match(`${outcomes[0]}`, "callers already wait for 1, and maxWaiting is 2");
+  assert.match(`${outcomes[0]}`, "1 waiting, maxWaiting is 2");
 });
 
 away("close: permits that return let a caller go, which then leaves once", async () => {
