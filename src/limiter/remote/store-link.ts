@@ -191,11 +191,15 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
         request.answer(answer, sentAt);
       }
     }
+    // two limiters that never get their replies must not send for each other again and again
+    if (lost !== undefined) {
+      this.failed(lost, new LostReplyError(), false);
+      return;
+    }
     this.stats.answered();
     // a reply in time shows that the store is not away
     const breaker = this.#joined ?? this.#findBreaker();
     if (breaker.isOpen) breaker.close();
-    if (lost !== undefined) this.failed(lost, new LostReplyError(), false);
   }
 
   answeredLate(
