@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
+import { until } from "../../scripts/redis/ask.ts";
 import { startRedis } from "../../scripts/redis/server.ts";
 import { suite } from "../../test/support/suite.ts";
 import {
@@ -67,7 +68,10 @@ test("Redis killed and restarted under load: no request fails, the slowest waits
   await sleep(200);
   const killedAt = performance.now();
   await server.kill9();
-  await sleep(TIMEOUT_MS + 350);
+  await sleep(TIMEOUT_MS + 50);
+  const away = answers.length;
+  // so many that the requests of one pause of a busy machine are few of them
+  await until("answers while it is away", () => answers.length > away + 300);
   const restartedAt = performance.now();
   await server.restart();
   await sleep(500);
@@ -81,7 +85,6 @@ test("Redis killed and restarted under load: no request fails, the slowest waits
   const slowest = Math.max(...answers.map(({ ms }) => ms));
   assert.ok(slowest < TIMEOUT_MS + 3000, `${slowest} ms`);
   const during = answers.filter(({ at }) => at > killedAt + TIMEOUT_MS + 50 && at < restartedAt);
-  assert.ok(during.length > 20, `${during.length} answers while it was away`);
   const slow = during.filter(({ ms }) => ms > TIMEOUT_MS / 2);
   assert.ok(slow.length < during.length / 10, `${slow.length} of ${during.length} were slow`);
 
