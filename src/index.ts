@@ -14,6 +14,34 @@ export {
   type TokenBucketPolicy,
   tokenBucket,
 } from "./algorithms/token-bucket/token-bucket.ts";
+export type {
+  Decision,
+  LocalLimiter,
+  LocalReservation,
+  PolicyStatus,
+  RemoteLimiter,
+  Reservation,
+  ShareOptions,
+  TryOptions,
+  WaitOptions,
+} from "./api/limiter-api.ts";
+export type { FairOptions, LimiterOptions, OnFull } from "./api/options.ts";
+export type { Counted, LimiterStats } from "./api/stats.ts";
+export { allOf } from "./combine/all-of.ts";
+export {
+  type TakenFromAll,
+  type TakeRequest,
+  type TakeResult,
+  takeFromAll,
+} from "./combine/take-from-all.ts";
+export type {
+  CombinedLease,
+  LeasingLimiter,
+  LocalCombinedLease,
+  LocalLeasingLimiter,
+} from "./combine/with-slots.ts";
+export { ConcurrencyLimiter, type ConcurrencyOptions } from "./concurrency/limiter.ts";
+export type { Lease } from "./concurrency/local-lease.ts";
 export { type Clock, systemClock, type Timer } from "./ground/clock.ts";
 export {
   type CancelledMessage,
@@ -36,36 +64,8 @@ export {
 } from "./ground/errors.ts";
 export type { Permits } from "./ground/permits.ts";
 export { preciseClock } from "./ground/precise-clock.ts";
-export { allOf } from "./limiter/all-of.ts";
-export type {
-  CombinedLease,
-  LeasingLimiter,
-  LocalCombinedLease,
-  LocalLeasingLimiter,
-} from "./limiter/all-of-places.ts";
-export { ConcurrencyLimiter, type ConcurrencyOptions } from "./limiter/concurrency.ts";
-export type { KeyedLimiterOptions } from "./limiter/key-table.ts";
-export { KeyedLimiter } from "./limiter/keyed.ts";
-export { Limiter } from "./limiter/limiter.ts";
-export type {
-  Decision,
-  LocalLimiter,
-  LocalReservation,
-  PolicyStatus,
-  RemoteLimiter,
-  Reservation,
-  ShareOptions,
-  TryOptions,
-  WaitOptions,
-} from "./limiter/limiter-api.ts";
-export type { Lease } from "./limiter/local-lease.ts";
-export type { Counted, LimiterStats } from "./limiter/meter.ts";
-export type { FairOptions, LimiterOptions, OnFull } from "./limiter/options.ts";
-export { RateLimiter, type RateLimiterOptions } from "./limiter/rate-limiter.ts";
-export {
-  type TakenFromAll,
-  type TakeRequest,
-  type TakeResult,
-  takeFromAll,
-} from "./limiter/take-from-all.ts";
+export { KeyedLimiter } from "./keyed/limiter.ts";
+export type { KeyedLimiterOptions } from "./keyed/table.ts";
+export { Limiter } from "./local/limiter.ts";
+export { RateLimiter, type RateLimiterOptions } from "./local/rate-limiter.ts";
 export type { Policies } from "./stores/policies.ts";

@@ -3,29 +3,29 @@
  * that use the same name. `casStore` makes a store of any backend that can compare and set.
  */
 import { reportUseless } from "./algorithms/never-binds.ts";
+import type { LimiterClass, RemoteLimiter } from "./api/limiter-api.ts";
 import { CREATE, checkCreated, checkOptions, failCheck } from "./ground/check.ts";
-import type { LimiterClass, RemoteLimiter } from "./limiter/limiter-api.ts";
-import { policyOf, SMOOTH_OPTIONS, type SmoothOptions } from "./limiter/rate-limiter.ts";
+import { policyOf, SMOOTH_OPTIONS, type SmoothOptions } from "./local/rate-limiter.ts";
 import {
   KeyedRemoteLimiter,
   type KeyedVerbs,
   type RemoteArguments,
-} from "./limiter/remote/keyed-remote-limiter.ts";
+} from "./remote/keyed-remote-limiter.ts";
 import {
   checkShared,
   type LimitKeys,
   SHARED_OPTIONS,
   type SharedOptions,
-} from "./limiter/remote/remote-options.ts";
-import { type RateVerbs, RemoteRateLimiter } from "./limiter/remote/remote-rate-limiter.ts";
+} from "./remote/remote-options.ts";
+import { type RateVerbs, RemoteRateLimiter } from "./remote/remote-rate-limiter.ts";
 import { listPolicies, type NamesOf, type Policies, type PolicyList } from "./stores/policies.ts";
 import type { Store } from "./stores/store.ts";
 
+export type { RemoteLimiter } from "./api/limiter-api.ts";
+export type { RemoteStats as StoreStats, StoreState } from "./api/outage-stats.ts";
 export { LimiterClosedError, StoreUnavailableError } from "./ground/errors.ts";
-export type { RemoteLimiter } from "./limiter/limiter-api.ts";
-export type { RemoteStats as StoreStats, StoreState } from "./limiter/remote/outage-stats.ts";
-export type { PrefetchOptions } from "./limiter/remote/remote-options.ts";
-export type { RateSetting } from "./limiter/remote/remote-rate-limiter.ts";
+export type { PrefetchOptions } from "./remote/remote-options.ts";
+export type { RateSetting } from "./remote/remote-rate-limiter.ts";
 export type { CasBackend } from "./stores/cas-backend.ts";
 export { casStore } from "./stores/cas-store.ts";
 export type { Store } from "./stores/store.ts";

@@ -8,7 +8,7 @@ import {
   StoreRateLimiter,
 } from "../src/store.ts";
 import { memoryStore } from "../src/testing/index.ts";
-import { type Kind, limiterSuite, type MakeLimiter } from "./limiter/limiter.suite.ts";
+import { type Kind, limiterSuite, type MakeLimiter } from "./local/limiter.suite.ts";
 import { pacedPolicies, pacedSample } from "./support/algorithms/samples.ts";
 import { MapBackend } from "./support/stores/map-backend.ts";
 

@@ -1,5 +1,5 @@
+import type { Limiter } from "../api/limiter-api.ts";
 import { failCheck } from "../ground/check.ts";
-import type { Limiter } from "../limiter/limiter-api.ts";
 
 /**
  * Rejects a `ConcurrencyLimiter`: it has `acquire` too, but returns a lease that must be released.

@@ -1,9 +1,9 @@
+import type { Limiter } from "../api/limiter-api.ts";
 import { atLeastZero, checkNumber } from "../ground/check.ts";
 import { LimiterError, PermitsExceedCapacityError } from "../ground/errors.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
 import { emitWarning } from "../ground/node-process.ts";
 import type { Permits } from "../ground/permits.ts";
-import type { Limiter } from "../limiter/limiter-api.ts";
 
 /** The key of a single number; no policy has this name. */
 const ONLY = "";

@@ -1,4 +1,4 @@
-import type { ShareOptions } from "../limiter/limiter-api.ts";
+import type { ShareOptions } from "../api/limiter-api.ts";
 
 type ValueOrFunction<T, Args extends readonly unknown[]> =
   | T

@@ -1,4 +1,15 @@
 /** Limits on how many calls run at once, with their leases in Redis. */
+
+import type { LimiterClass, TryOptions, WaitOptions } from "../api/limiter-api.ts";
+import type { FairOptions } from "../api/options.ts";
+import type { RemoteStats, StoreState } from "../api/outage-stats.ts";
+import type { Counted } from "../api/stats.ts";
+import type { Places } from "../combine/all-of.ts";
+import { RemoteConcurrency } from "../concurrency/leased/remote-concurrency.ts";
+import type {
+  ConcurrencyStatus,
+  RemoteLease as RedisLease,
+} from "../concurrency/leased/remote-lease.ts";
 import {
   aboveZero,
   atLeastZeroOrInfinity,
@@ -11,17 +22,7 @@ import {
   wholeAtLeastOne,
 } from "../ground/check.ts";
 import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
-import type { Places } from "../limiter/all-of.ts";
-import { RemoteConcurrency } from "../limiter/leases/remote-concurrency.ts";
-import type {
-  ConcurrencyStatus,
-  RemoteLease as RedisLease,
-} from "../limiter/leases/remote-lease.ts";
-import type { LimiterClass, TryOptions, WaitOptions } from "../limiter/limiter-api.ts";
-import type { Counted } from "../limiter/meter.ts";
-import type { FairOptions } from "../limiter/options.ts";
-import type { RemoteStats, StoreState } from "../limiter/remote/outage-stats.ts";
-import { checkName, checkUnavailable } from "../limiter/remote/remote-options.ts";
+import { checkName, checkUnavailable } from "../remote/remote-options.ts";
 import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
 import { breakersOf } from "../stores/redis/connection.ts";
 import { RedisLeaseStore } from "../stores/redis/redis-lease-store.ts";

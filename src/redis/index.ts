@@ -3,15 +3,15 @@
  * name.
  */
 import { reportUseless } from "../algorithms/never-binds.ts";
+import type { LimiterClass, RemoteLimiter } from "../api/limiter-api.ts";
 import { CREATE, checkCreated, checkOptions } from "../ground/check.ts";
-import type { LimiterClass, RemoteLimiter } from "../limiter/limiter-api.ts";
-import { policyOf, SMOOTH_OPTIONS } from "../limiter/rate-limiter.ts";
+import { policyOf, SMOOTH_OPTIONS } from "../local/rate-limiter.ts";
 import {
   KeyedRemoteLimiter,
   type KeyedVerbs,
   type RemoteArguments,
-} from "../limiter/remote/keyed-remote-limiter.ts";
-import { type RateVerbs, RemoteRateLimiter } from "../limiter/remote/remote-rate-limiter.ts";
+} from "../remote/keyed-remote-limiter.ts";
+import { type RateVerbs, RemoteRateLimiter } from "../remote/remote-rate-limiter.ts";
 import { listPolicies, type NamesOf, type Policies } from "../stores/policies.ts";
 import type { RedisClient } from "../stores/redis/client.ts";
 import { luaTwins, smooth } from "../stores/redis/lua.gen.ts";
@@ -23,15 +23,15 @@ import {
   type RedisRateLimiterOptions,
 } from "./options.ts";
 
-export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "../ground/errors.ts";
+export type { RemoteLimiter } from "../api/limiter-api.ts";
+export type { RemoteStats as RedisStats, StoreState } from "../api/outage-stats.ts";
 export type {
   ConcurrencyStatus,
   RemoteLease as RedisLease,
-} from "../limiter/leases/remote-lease.ts";
-export type { RemoteLimiter } from "../limiter/limiter-api.ts";
-export type { RemoteStats as RedisStats, StoreState } from "../limiter/remote/outage-stats.ts";
-export type { PrefetchOptions } from "../limiter/remote/remote-options.ts";
-export type { RateSetting } from "../limiter/remote/remote-rate-limiter.ts";
+} from "../concurrency/leased/remote-lease.ts";
+export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "../ground/errors.ts";
+export type { PrefetchOptions } from "../remote/remote-options.ts";
+export type { RateSetting } from "../remote/remote-rate-limiter.ts";
 export type {
   BunRedisLike,
   IoredisLike,

@@ -1,13 +1,13 @@
 /** The options that only limiters on Redis have, and the checks of all their options. */
 import { checkText, failCheck } from "../ground/check.ts";
-import type { SmoothOptions } from "../limiter/rate-limiter.ts";
-import type { RemoteArguments } from "../limiter/remote/keyed-remote-limiter.ts";
+import type { SmoothOptions } from "../local/rate-limiter.ts";
+import type { RemoteArguments } from "../remote/keyed-remote-limiter.ts";
 import {
   checkShared,
   type LimitKeys,
   SHARED_OPTIONS,
   type SharedOptions,
-} from "../limiter/remote/remote-options.ts";
+} from "../remote/remote-options.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
 import { breakersOf } from "../stores/redis/connection.ts";

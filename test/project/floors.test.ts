@@ -19,7 +19,7 @@ const rooms: Room[] = [
     allowed: ["./clock.ts"],
     refused: [
       "../algorithms/index.ts",
-      "../limiter/limiter.ts",
+      "../local/limiter.ts",
       "../index.ts",
       "../store.ts",
       "ioredis",
@@ -36,7 +36,7 @@ const rooms: Room[] = [
     allowed: ["../algorithm.ts", "../../ground/check.ts", "./smooth.ts", "../gcra/gcra.ts"],
     refused: [
       "../../stores/store.ts",
-      "../../limiter/limiter.ts",
+      "../../local/limiter.ts",
       "../../adapters/fetch/index.ts",
       "../../testing/index.ts",
       "../../redis/index.ts",
@@ -49,7 +49,7 @@ const rooms: Room[] = [
     allowed: ["./store.ts", "../ground/clock.ts", "../algorithms/algorithm.ts"],
     refused: [
       "./redis/client.ts",
-      "../limiter/limiter.ts",
+      "../local/limiter.ts",
       "../adapters/fetch/index.ts",
       "../store.ts",
       "ioredis",
@@ -59,21 +59,24 @@ const rooms: Room[] = [
     file: "src/stores/redis/store.ts",
     allowed: ["ioredis", "../store.ts", "./client.ts", "../../algorithms/index.ts"],
     refused: [
-      "../../limiter/limiter.ts",
+      "../../local/limiter.ts",
       "../../redis/index.ts",
       "../../testing/index.ts",
       "p-queue",
     ],
   },
   {
-    file: "src/limiter/limiter.ts",
+    file: "src/local/limiter.ts",
     allowed: [
-      "./reservation.ts",
+      "./rate-limiter.ts",
+      "../queue/reservation.ts",
       "../stores/policies.ts",
       "../algorithms/index.ts",
       "../ground/clock.ts",
     ],
     refused: [
+      "../remote/remote-limiter.ts",
+      "../combine/all-of.ts",
       "../adapters/fetch/index.ts",
       "../stores/redis/store.ts",
       "../redis/index.ts",
@@ -82,8 +85,13 @@ const rooms: Room[] = [
     ],
   },
   {
+    file: "src/queue/line.ts",
+    allowed: ["./waiter.ts", "../api/decision.ts", "../stores/policies.ts"],
+    refused: ["../local/limiter.ts", "../remote/remote-limiter.ts", "../store.ts"],
+  },
+  {
     file: "src/adapters/p-queue/index.ts",
-    allowed: ["p-queue", "node:http", "../../limiter/limiter.ts", "../../ground/clock.ts"],
+    allowed: ["p-queue", "node:http", "../../local/limiter.ts", "../../ground/clock.ts"],
     refused: [
       "../../stores/store.ts",
       "../../algorithms/index.ts",
@@ -102,7 +110,7 @@ const rooms: Room[] = [
     ],
     refused: [
       "smooth-limiter/testing",
-      "../../src/limiter/limiter-api.ts",
+      "../../src/api/limiter-api.ts",
       "./cli/io.ts",
       "./index.ts",
       "ioredis",
@@ -122,7 +130,7 @@ const rooms: Room[] = [
     file: "src/testing/fake-clock.ts",
     allowed: ["../ground/clock.ts", "./index.ts", "../stores/frame-store.ts"],
     refused: [
-      "../limiter/limiter.ts",
+      "../local/limiter.ts",
       "../algorithms/index.ts",
       "../stores/redis/store.ts",
       "../index.ts",
@@ -134,7 +142,7 @@ const rooms: Room[] = [
     file: "src/index.ts",
     allowed: [
       "./ground/clock.ts",
-      "./limiter/limiter.ts",
+      "./local/limiter.ts",
       "./algorithms/index.ts",
       "./stores/policies.ts",
     ],
@@ -147,7 +155,7 @@ const rooms: Room[] = [
   },
   {
     file: "src/store.ts",
-    allowed: ["./stores/cas-store.ts", "./limiter/remote/remote-limiter.ts", "./ground/check.ts"],
+    allowed: ["./stores/cas-store.ts", "./remote/remote-limiter.ts", "./ground/check.ts"],
     refused: ["./stores/redis/store.ts", "./redis/index.ts", "./testing/index.ts", "ioredis"],
   },
   { file: "src/redis/index.ts", allowed: ["ioredis", "./stores/redis/store.ts"], refused: [] },
@@ -197,7 +205,7 @@ floors("each room imports only from the floors below and from itself", () => {
 
 floors("no file imports a module of Node, except where its name or its purpose is Node's", () => {
   const builtIn = 'export * as name from "node:path";\n';
-  const files = ["src/limiter/a.ts", "src/adapters/streams/index.ts", "gateway/src/hosts/fetch.ts"];
+  const files = ["src/queue/a.ts", "src/adapters/streams/index.ts", "gateway/src/hosts/fetch.ts"];
   const forNode = [
     "src/adapters/streams/node.ts",
     "gateway/src/cli/io.ts",

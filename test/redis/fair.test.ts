@@ -10,7 +10,7 @@ import {
   RedisRateLimiter,
 } from "../../src/redis/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { limiterSuite } from "../limiter/limiter.suite.ts";
+import { limiterSuite } from "../local/limiter.suite.ts";
 import { pacedSample } from "../support/algorithms/samples.ts";
 import { connect, RemoteClock, type Watched } from "../support/limiter/remote.ts";
 import { PATIENT } from "../support/patient.ts";

@@ -15,7 +15,7 @@ import {
 } from "../../src/index.ts";
 import { RedisLimiter, type RedisLimiterOptions, RedisRateLimiter } from "../../src/redis/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { type Kind, limiterSuite, type MakeLimiter } from "../limiter/limiter.suite.ts";
+import { type Kind, limiterSuite, type MakeLimiter } from "../local/limiter.suite.ts";
 import { pacedPolicies, pacedSample } from "../support/algorithms/samples.ts";
 import { connect, RemoteClock, type Watched } from "../support/limiter/remote.ts";
 import { failure, watch } from "../support/limiter/watch.ts";

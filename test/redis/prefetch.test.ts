@@ -9,7 +9,7 @@ import {
   type RedisSubscriber,
   type ScriptRunner,
 } from "../../src/redis/index.ts";
-import { limiterSuite } from "../limiter/limiter.suite.ts";
+import { limiterSuite } from "../local/limiter.suite.ts";
 import { pacedPolicies } from "../support/algorithms/samples.ts";
 import { connect, RemoteClock, type Watched } from "../support/limiter/remote.ts";
 import { failure } from "../support/limiter/watch.ts";

@@ -12,8 +12,8 @@ import {
 import { redisServer } from "../../scripts/redis-server.ts";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../../src/algorithms/index.ts";
+import type { RemoteLimiter } from "../../src/api/limiter-api.ts";
 import { allOf, smoothBursty, smoothWarmingUp, tokenBucket } from "../../src/index.ts";
-import type { RemoteLimiter } from "../../src/limiter/limiter-api.ts";
 import {
   RedisConcurrencyLimiter,
   RedisLimiter,

@@ -1,3 +1,4 @@
+import type { Limiter } from "../../api/limiter-api.ts";
 import {
   aboveZero,
   type Bound,
@@ -5,7 +6,6 @@ import {
   checkNumber,
   checkOptions,
 } from "../../ground/check.ts";
-import type { Limiter } from "../../limiter/limiter-api.ts";
 
 /** The options of a rate that is found by trying: docs/fetch.md describes how. */
 export interface AdaptiveOptions {

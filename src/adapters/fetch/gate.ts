@@ -1,5 +1,5 @@
+import type { Limiter, WaitOptions } from "../../api/limiter-api.ts";
 import type { Permits } from "../../ground/permits.ts";
-import type { Limiter, WaitOptions } from "../../limiter/limiter-api.ts";
 import { AdaptiveRate } from "./adaptive-rate.ts";
 import type { Settings } from "./options.ts";
 import {

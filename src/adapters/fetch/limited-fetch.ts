@@ -1,6 +1,6 @@
+import type { Limiter } from "../../api/limiter-api.ts";
 import { failCheck } from "../../ground/check.ts";
 import type { Permits } from "../../ground/permits.ts";
-import type { Limiter } from "../../limiter/limiter-api.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { checkPermits, correct, warnUnsettled } from "../correct.ts";
 import { untilAborted } from "../on-abort.ts";

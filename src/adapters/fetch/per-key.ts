@@ -1,5 +1,5 @@
+import type { Limiter } from "../../api/limiter-api.ts";
 import { checkFunction, checkNumber, checkOptions, wholeAtLeastOne } from "../../ground/check.ts";
-import type { Limiter } from "../../limiter/limiter-api.ts";
 
 /** The options of `perKey` and `perOrigin`. */
 export interface PerKeyOptions {

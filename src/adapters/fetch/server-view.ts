@@ -1,5 +1,5 @@
+import type { Decision, Limiter } from "../../api/limiter-api.ts";
 import type { Permits } from "../../ground/permits.ts";
-import type { Decision, Limiter } from "../../limiter/limiter-api.ts";
 import { Budget } from "./budget.ts";
 import type { ServerQuota } from "./rate-limit-fields.ts";
 

@@ -1,7 +1,7 @@
+import type { Limiter, ShareOptions } from "../../api/limiter-api.ts";
 import { checkFunction, checkOptions } from "../../ground/check.ts";
 import { LimiterError } from "../../ground/errors.ts";
 import type { Permits } from "../../ground/permits.ts";
-import type { Limiter, ShareOptions } from "../../limiter/limiter-api.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { checkPermits, correct, warnUnsettled } from "../correct.ts";
 import { untilAborted } from "../on-abort.ts";

@@ -1,6 +1,6 @@
+import { ShareQueue } from "../../fair/share-queue.ts";
+import { Turn } from "../../fair/turn.ts";
 import { sizeOf } from "../../ground/permits.ts";
-import { ShareQueue } from "../../limiter/fair/share-queue.ts";
-import { Turn } from "../../limiter/fair/turn.ts";
 import { type Job, JobRank } from "./job.ts";
 
 /** The jobs of one priority in a fair queue: first in, first out within each share. */

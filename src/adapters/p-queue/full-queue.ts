@@ -1,5 +1,5 @@
 import { QueueFullError } from "../../ground/errors.ts";
-import { Fifo } from "../../limiter/fifo.ts";
+import { Fifo } from "../../queue/fifo.ts";
 import { onAbort } from "../on-abort.ts";
 import type { JobOptions, PacedAddOptions, PacedJob } from "./job.ts";
 import type { JobHeap } from "./job-heap.ts";

@@ -16,6 +16,7 @@
  * for 1000 ms. At 500 ms D is added with a higher priority. At 1000 ms D starts.
  */
 import PQueue from "p-queue";
+import type { Limiter } from "../../api/limiter-api.ts";
 import {
   aboveZero,
   type Bound,
@@ -27,7 +28,6 @@ import {
   checkText,
 } from "../../ground/check.ts";
 import { listPermits } from "../../ground/permits.ts";
-import type { Limiter } from "../../limiter/limiter-api.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { SHARED_BY, shareOf } from "../shares.ts";
 import { FairRank } from "./fair-rank.ts";

@@ -8,9 +8,9 @@
  * become the next ones, all requests from the first that does not fit are given up and made again.
  */
 
+import type { Limiter, Reservation, ShareOptions } from "../../api/limiter-api.ts";
+import { Backlog, type BacklogLimiter, reserveBehind } from "../../api/reserve-behind.ts";
 import type { Permits } from "../../ground/permits.ts";
-import { Backlog, type BacklogLimiter, reserveBehind } from "../../limiter/backlog.ts";
-import type { Limiter, Reservation, ShareOptions } from "../../limiter/limiter-api.ts";
 import type { JobHeap } from "./job-heap.ts";
 
 /** How many requests may be open at once, however many places are free. */

@@ -1,7 +1,7 @@
+import type { Limiter, ShareOptions } from "../../api/limiter-api.ts";
+import { CheckedWaitOptions } from "../../api/options.ts";
 import type { Permits } from "../../ground/permits.ts";
-import type { Limiter, ShareOptions } from "../../limiter/limiter-api.ts";
-import { CheckedWaitOptions } from "../../limiter/options.ts";
-import { AT_ONCE } from "../../limiter/queueing-limiter.ts";
+import { AT_ONCE } from "../../local/queueing-limiter.ts";
 import { onAbort } from "../on-abort.ts";
 
 /** The waiting calls of one paced function. */

@@ -1,3 +1,4 @@
+import type { Limiter } from "../../api/limiter-api.ts";
 import {
   checkBoolean,
   checkFunction,
@@ -6,8 +7,7 @@ import {
   checkSignal,
 } from "../../ground/check.ts";
 import { listPermits, type Permits } from "../../ground/permits.ts";
-import type { Limiter } from "../../limiter/limiter-api.ts";
-import { AT_ONCE } from "../../limiter/queueing-limiter.ts";
+import { AT_ONCE } from "../../local/queueing-limiter.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { SHARED_BY, type SharedBy, shareOf } from "../shares.ts";
 import { CallLine } from "./call-line.ts";

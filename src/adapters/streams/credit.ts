@@ -42,12 +42,13 @@
  * whole at 0 ms, and 26 214 bytes are left for the seventh. It waits until the next piece is granted at
  * 50 ms, and so on. 64 MiB take 161 purchases.
  */
+
+import type { Decision, Limiter, ShareOptions } from "../../api/limiter-api.ts";
 import { oncePerProcess } from "../../ground/copies.ts";
 import { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import { chain, type Maybe } from "../../ground/maybe.ts";
 import type { Permits } from "../../ground/permits.ts";
 import { timesRenumbered } from "../../ground/revision.ts";
-import type { Decision, Limiter, ShareOptions } from "../../limiter/limiter-api.ts";
 import type { CheckedStreamOptions } from "./options.ts";
 
 /** How many streams of this process share a limiter. */

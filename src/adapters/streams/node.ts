@@ -6,7 +6,7 @@
  * `bench/streams.bench.ts`.
  */
 import { Transform, type TransformCallback } from "node:stream";
-import type { Limiter } from "../../limiter/limiter-api.ts";
+import type { Limiter } from "../../api/limiter-api.ts";
 import { Credit } from "./credit.ts";
 import {
   type CheckedStreamOptions,

@@ -1,3 +1,4 @@
+import type { Limiter, ShareOptions } from "../../api/limiter-api.ts";
 import {
   aboveZero,
   atLeastZero,
@@ -9,7 +10,6 @@ import {
   failCheck,
   show,
 } from "../../ground/check.ts";
-import type { Limiter, ShareOptions } from "../../limiter/limiter-api.ts";
 import { SHARED_BY, shareOf } from "../shares.ts";
 
 /** The options of functions that pace streams. */

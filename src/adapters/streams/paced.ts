@@ -1,5 +1,5 @@
+import type { Limiter } from "../../api/limiter-api.ts";
 import { failCheck } from "../../ground/check.ts";
-import type { Limiter } from "../../limiter/limiter-api.ts";
 import { onAbort } from "../on-abort.ts";
 import { Credit } from "./credit.ts";
 import {

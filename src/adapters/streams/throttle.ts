@@ -8,7 +8,7 @@
  *
  * If the reader has asked for a chunk and its permits are bought, it passes without an extra promise.
  */
-import type { Limiter } from "../../limiter/limiter-api.ts";
+import type { Limiter } from "../../api/limiter-api.ts";
 import { Credit } from "./credit.ts";
 import {
   type CheckedStreamOptions,

@@ -1,6 +1,7 @@
 import PQueue, { TimeoutError } from "p-queue";
 import * as assert from "uvu/assert";
 import { PacedQueue } from "../../../src/adapters/p-queue/index.ts";
+import type { Limiter as Face } from "../../../src/api/limiter-api.ts";
 import { StoreUnavailableError } from "../../../src/ground/errors.ts";
 import {
   type Clock,
@@ -13,7 +14,6 @@ import {
   smoothBursty,
   tokenBucket,
 } from "../../../src/index.ts";
-import type { Limiter as Face } from "../../../src/limiter/limiter-api.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { cpuMs } from "../../support/cpu.ts";
 import { failure, turn, watch } from "../../support/limiter/watch.ts";

@@ -7,7 +7,7 @@ import { PostgresServer } from "../../../scripts/postgres.ts";
 import { type Policy, slidingLog } from "../../../src/index.ts";
 import { type PostgresClient, postgresStore } from "../../../src/postgres.ts";
 import { StoreLimiter, StoreRateLimiter, StoreUnavailableError } from "../../../src/store.ts";
-import { limiterSuite } from "../../limiter/limiter.suite.ts";
+import { limiterSuite } from "../../local/limiter.suite.ts";
 import { pacedSample } from "../../support/algorithms/samples.ts";
 import { RemoteClock, underWayWhile } from "../../support/limiter/remote.ts";
 import { failure } from "../../support/limiter/watch.ts";

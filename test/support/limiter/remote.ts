@@ -1,8 +1,8 @@
 import { Redis } from "ioredis";
 import { freshUrl } from "../../../scripts/redis/server.ts";
 import { type Clock, type Timer, toMicros } from "../../../src/ground/clock.ts";
-import { RemoteLimiter } from "../../../src/limiter/remote/remote-limiter.ts";
-import type { RemoteOptions } from "../../../src/limiter/remote/remote-options.ts";
+import { RemoteLimiter } from "../../../src/remote/remote-limiter.ts";
+import type { RemoteOptions } from "../../../src/remote/remote-options.ts";
 import type { BatchId } from "../../../src/stores/batch-id.ts";
 import type { Breaker } from "../../../src/stores/breaker.ts";
 import { FrameStore } from "../../../src/stores/frame-store.ts";

@@ -1,5 +1,5 @@
+import type { Limiter, LocalLimiter, Reservation } from "../../../src/api/limiter-api.ts";
 import type { Permits } from "../../../src/ground/permits.ts";
-import type { Limiter, LocalLimiter, Reservation } from "../../../src/limiter/limiter-api.ts";
 import { turn } from "../limiter/watch.ts";
 
 /** A limiter that behaves like one behind a network: its verbs answer later, or fail. */

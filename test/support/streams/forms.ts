@@ -3,8 +3,8 @@ import { Readable, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { paced, throttle, type WeighedOptions } from "../../../src/adapters/streams/index.ts";
 import { throttleNode } from "../../../src/adapters/streams/node.ts";
+import type { Limiter, TryOptions } from "../../../src/api/limiter-api.ts";
 import type { Permits } from "../../../src/ground/permits.ts";
-import type { Limiter, TryOptions } from "../../../src/limiter/limiter-api.ts";
 
 type Take<T> = (chunk: T) => void | Promise<void>;
 type Options<T> = Partial<WeighedOptions<T>>;

@@ -3,6 +3,7 @@ import { type RedisConfigNodejs, Redis as Upstash } from "@upstash/redis";
 import * as assert from "uvu/assert";
 import { until } from "../../../../scripts/redis/ask.ts";
 import { type RedisServer, startRedis } from "../../../../scripts/redis/server.ts";
+import type { RemoteLimiter } from "../../../../src/api/limiter-api.ts";
 import {
   allOf,
   fixedWindow,
@@ -14,7 +15,6 @@ import {
   smoothWarmingUp,
   tokenBucket,
 } from "../../../../src/index.ts";
-import type { RemoteLimiter } from "../../../../src/limiter/limiter-api.ts";
 import {
   RedisConcurrencyLimiter,
   RedisLimiter,

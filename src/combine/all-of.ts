@@ -1,0 +1,292 @@
+/**
+ * Combines several limiters: a request is granted by all of them, or charged to none. `together.ts`
+ * says how that is done, and `all-of-wait.ts` how a combination waits.
+ */
+
+import type {
+  Decision,
+  Limiter,
+  LocalLimiter,
+  PermitsOnly,
+  PolicyStatus,
+  Reservation,
+  ShareOptions,
+  TryOptions,
+  WaitOptions,
+} from "../api/limiter-api.ts";
+import {
+  checkShareOptions,
+  checkTryOptions,
+  checkWaitOptions,
+  isTryOptions,
+  shareIn,
+} from "../api/options.ts";
+import {
+  asMember,
+  type Look,
+  memberOf,
+  type PlacesMember,
+  type Taken,
+} from "../api/participant.ts";
+import { inTime } from "../api/timeout.ts";
+import { failCheck } from "../ground/check.ts";
+import { all, chain, type Maybe } from "../ground/maybe.ts";
+import type { Permits } from "../ground/permits.ts";
+import {
+  binds,
+  lookTogether,
+  reportRefusal,
+  type Together,
+  takeTogether,
+  undoAll,
+} from "./all-or-none.ts";
+import { acquireAll, entriesOf, partsOf, type RateEntry, type TakenAll } from "./waiting.ts";
+import {
+  AllOfWithPlaces,
+  type Combination,
+  combined,
+  type LeasingLimiter,
+  type LocalLeasingLimiter,
+} from "./with-slots.ts";
+
+/** A concurrency limiter, in this process or on Redis. */
+export interface LocalPlaces extends Places {
+  tryAcquire(): Disposable | undefined;
+}
+export interface Places {
+  tryAcquire(): unknown;
+  [asMember](): PlacesMember;
+}
+
+/**
+ * Combines several limiters: a request is granted by all of them, or charged to none. For several
+ * rules about the same key give one limiter several policies; this function is for limiters with
+ * different keys.
+ *
+ * Limiters on one Redis server are asked in one script, which checks all of them before it charges
+ * any, so a refused request uses nothing up. On Cluster this needs keys in one slot: see `hashTag`
+ * in the limiters' options.
+ *
+ * @param limiters one or more: rate limiters in this process, on Redis, or both; and concurrency
+ *   limiters. A request's permits are charged to each rate limiter
+ * @returns a limiter; its quick verbs return at once if those of all its limiters do. In its
+ *   decisions a policy of the second limiter gets "#2" after its name where that name is already in
+ *   use, and so on. With a concurrency limiter among them, the verbs return leases, and `release()`
+ *   frees the place; every lease has used one permit of each rate limiter
+ * @throws TypeError on an argument that is not a limiter
+ * @example
+ * const limiter = allOf(everyone, perUser.for(user), perAddress.for(address));
+ * const { allowed, policies } = await limiter.decide();
+ * if (!allowed) return tooManyRequests(Object.keys(policies).filter((name) => !policies[name].allowed));
+ */
+export function allOf(...limiters: readonly LocalLimiter[]): LocalLimiter;
+export function allOf(...limiters: readonly Limiter[]): Limiter;
+export function allOf(
+  ...limiters: readonly (LocalLimiter | LocalPlaces | LocalLeasingLimiter)[]
+): LocalLeasingLimiter;
+export function allOf(...limiters: readonly (Limiter | Places | LeasingLimiter)[]): LeasingLimiter;
+export function allOf(
+  ...limiters: readonly (Limiter | Places | LocalLeasingLimiter | LeasingLimiter)[]
+): Limiter | LocalLeasingLimiter | LeasingLimiter {
+  const rates: RateEntry[] = [];
+  const places: PlacesMember[] = [];
+  for (const [i, limiter] of limiters.entries()) {
+    if (isCombination(limiter)) {
+      rates.push(...limiter[combined].rates);
+      places.push(...limiter[combined].places);
+    } else if (isRate(limiter)) {
+      rates.push({ limiter, member: memberOf(limiter) });
+    } else if (isPlaces(limiter)) {
+      places.push(limiter[asMember]());
+    } else {
+      failCheck(`allOf: argument ${i + 1}`, "a limiter (of a KeyedLimiter pass for(key))", limiter);
+    }
+  }
+  if (limiters.length === 0) throw new TypeError("allOf needs a limiter");
+  if (places.length === 0) return new AllOf(rates);
+  return new AllOfWithPlaces(places, rates) as LocalLeasingLimiter | LeasingLimiter;
+}
+
+function isCombination(limiter: unknown): limiter is Combination {
+  return combined in Object(limiter);
+}
+
+function isRate(limiter: unknown): limiter is Limiter {
+  return typeof (limiter as Partial<Limiter> | null)?.reserve === "function";
+}
+
+function isPlaces(limiter: unknown): limiter is Places {
+  return typeof limiter === "object" && limiter !== null && asMember in limiter;
+}
+
+class AllOf implements Limiter, Combination {
+  readonly entries: readonly RateEntry[];
+
+  constructor(entries: readonly RateEntry[]) {
+    this.entries = entries;
+  }
+
+  get [combined](): Combination[typeof combined] {
+    return { rates: this.entries, places: [] };
+  }
+
+  async acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
+    const signal = checkWaitOptions(options);
+    signal?.throwIfAborted();
+    const taken = await acquireAll(entriesOf(this.entries, options), permits, { signal });
+    // without a time-out it always ends with permits, or with an error
+    return (taken as TakenAll).waitedMs;
+  }
+
+  tryAcquire(permits?: PermitsOnly): boolean;
+  tryAcquire(options: TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits | undefined): boolean;
+  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits | TryOptions = 1, wait?: number | TryOptions): Maybe<boolean> {
+    if (wait !== undefined) return this.#tryWithin(permits as Permits, wait);
+    if (isTryOptions(permits)) return this.#tryWithin(1, permits);
+    const taken = inTime(this.#take(permits, 0, undefined, { timeoutMs: 0 }));
+    return chain(taken, (together) => together?.passes === true);
+  }
+
+  async #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
+    const { micros, signal } = checkTryOptions(wait);
+    signal?.throwIfAborted();
+    const timeoutMs = micros / 1000;
+    const options = shareIn(wait);
+    const together = await inTime(this.#take(permits, timeoutMs, options, { timeoutMs, signal }));
+    if (!together?.passes) return false;
+    if (timeoutMs > 0) {
+      await new AllReserved(permits, together.looks as readonly Look[]).ready({ signal });
+    }
+    return true;
+  }
+
+  reserve(permits: Permits = 1, options?: ShareOptions): Maybe<AllReserved> {
+    checkShareOptions(options);
+    return chain(this.#take(permits, Infinity, options), ({ passes, looks }) => {
+      if (passes) return new AllReserved(permits, looks as readonly Look[]);
+      const failed = looks.findIndex((look) => look?.passes === false);
+      const look = looks[failed] as Look;
+      throw look.error ?? (this.entries[failed] as RateEntry).member.full(permits, look);
+    });
+  }
+
+  decide(permits: Permits = 1, options?: ShareOptions): Maybe<Decision> {
+    checkShareOptions(options);
+    return chain(this.#take(permits, 0, options), ({ passes, looks }) => {
+      return { ...merge(looks), allowed: passes, ...(passes && { waitMs: 0 }) };
+    });
+  }
+
+  peek(permits: Permits = 1, options?: ShareOptions): Maybe<Decision> {
+    checkShareOptions(options);
+    const parts = partsOf(entriesOf(this.entries, options), permits, 0);
+    return chain(lookTogether(parts), ({ looks }) => merge(looks));
+  }
+
+  charge(permits: Permits): Maybe<void> {
+    return this.#each(permits, (limiter) => limiter.charge(permits));
+  }
+
+  refund(permits: Permits): Maybe<void> {
+    return this.#each(permits, (limiter) => limiter.refund(permits));
+  }
+
+  pause(ms: number): Maybe<void> {
+    return settleAll(this.entries.map(({ limiter }) => limiter.pause(ms)));
+  }
+
+  reset(): Maybe<void> {
+    return settleAll(this.entries.map(({ limiter }) => limiter.reset()));
+  }
+
+  update(): never {
+    throw new TypeError("allOf has no policies of its own: update its limiters");
+  }
+
+  #take(
+    permits: Permits,
+    longestMs: number,
+    options: ShareOptions | undefined,
+    terms = {},
+  ): Maybe<Together> {
+    const parts = partsOf(entriesOf(this.entries, options), permits, longestMs);
+    return chain(takeTogether(parts, terms), (together) => {
+      if (!together.passes) reportRefusal(parts, together);
+      return together;
+    });
+  }
+
+  /** Checks that all limiters accept the permits before it changes any of them. */
+  #each(permits: Permits, action: (limiter: Limiter) => Maybe<void>): Maybe<void> {
+    return chain(this.peek(permits), () =>
+      settleAll(this.entries.map(({ limiter }) => action(limiter))),
+    );
+  }
+}
+
+class AllReserved implements Reservation {
+  readonly permits: Permits;
+  readonly waitMs: number;
+  readonly #looks: readonly Look[];
+  readonly #reservations: readonly Reservation[];
+
+  constructor(permits: Permits, looks: readonly Look[]) {
+    this.permits = permits;
+    this.#looks = looks;
+    this.#reservations = looks.map(({ taken }) => (taken as Taken).reservation as Reservation);
+    this.waitMs = Math.max(...this.#reservations.map(({ waitMs }) => waitMs));
+  }
+
+  async ready(options?: WaitOptions): Promise<number> {
+    try {
+      return Math.max(...(await Promise.all(this.#reservations.map((one) => one.ready(options)))));
+    } catch (error) {
+      void undoAll(this.#looks);
+      throw error;
+    }
+  }
+
+  cancel(): Maybe<boolean> {
+    if (this.waitMs === 0) return false;
+    return chain(all(this.#reservations.map((one) => one.cancel())), (cancelled) => {
+      if (!cancelled.includes(true)) return false;
+      // the reservations that could be used at once cannot be cancelled; they are undone instead
+      const rest = this.#looks.filter((_, i) => !cancelled[i]);
+      return chain(undoAll(rest), () => true);
+    });
+  }
+
+  undo(): Maybe<void> {
+    return settleAll(this.#reservations.map((one) => one.undo()));
+  }
+
+  settle(actual: Permits): Maybe<void> {
+    return settleAll(this.#reservations.map((one) => one.settle(actual)));
+  }
+}
+
+/** Merges the decisions into one. The limiter with the longest wait gives the headline numbers. */
+function merge(looks: readonly (Look | undefined)[]): Decision {
+  const policies: Record<string, PolicyStatus> = {};
+  const named = looks.flatMap((look, i) => {
+    // its store is away, and another limiter refuses
+    if (look === undefined) return [];
+    const { decision } = look;
+    const nameOf = (name: string) => (Object.hasOwn(policies, name) ? `${name}#${i + 1}` : name);
+    const renamed = Object.entries(decision.policies).map(
+      ([name, status]) => [nameOf(name), status] as const,
+    );
+    const policy = nameOf(decision.policy);
+    for (const [name, status] of renamed) policies[name] = status;
+    return { ...decision, policy };
+  });
+  const [first, ...rest] = named as [Decision, ...Decision[]];
+  const binding = rest.reduce((one, other) => (binds(other, one) ? other : one), first);
+  return { ...binding, policies };
+}
+
+function settleAll(results: readonly Maybe<void>[]): Maybe<void> {
+  return chain(all<unknown>(results), () => {});
+}

@@ -1,0 +1,35 @@
+/**
+ * Fair limiters on a store in a combination. Their callers wait in this process, in an order that the store does
+ * not know. So before a combination sends its call to the store, it checks whether the call goes before them: if
+ * not, nothing is taken. What is taken is charged to the share of the call.
+ */
+
+import type { Look, Part, Steps, Terms } from "../api/participant.ts";
+import { chain, type Maybe } from "../ground/maybe.ts";
+
+/** Asks the limiters of one group in one step. Only looks at them where other callers go first. */
+export function askInOrder(
+  verb: keyof Steps,
+  steps: Steps,
+  parts: readonly Part[],
+  terms: Terms,
+): Maybe<readonly Look[]> {
+  const entries = parts.map(({ member, permits, longestMs, isOptional }) => {
+    const request = member.enter?.(permits);
+    // a request that accepts a wait is booked in the store at once
+    const isNow = longestMs === 0;
+    return request && { request, isNow, isBehind: isNow && !isOptional && !request.isNext };
+  });
+  const isBehind = entries.some((entry) => entry?.isBehind);
+  return chain(steps[isBehind ? "look" : verb](parts, terms), (looks) =>
+    looks.map((look, i) => {
+      const entry = entries[i];
+      if (entry === undefined) return look;
+      if (look.taken !== undefined) return { ...look, taken: entry.request.charged(look.taken) };
+      if (!entry.isNow) return look;
+      const decision = entry.request.seen(look.decision);
+      if (!entry.isBehind) return { ...look, decision };
+      return { ...look, decision: { ...decision, allowed: false }, passes: false };
+    }),
+  );
+}

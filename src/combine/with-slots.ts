@@ -1,0 +1,194 @@
+/** A combination with concurrency limiters in it: its verbs return leases. */
+
+import type { ShareOptions, TryOptions, WaitOptions } from "../api/limiter-api.ts";
+import { checkTryOptions, checkWaitOptions, shareIn } from "../api/options.ts";
+import type { HeldPlace, Part, PlacesMember, Taken } from "../api/participant.ts";
+import { inTime } from "../api/timeout.ts";
+import { checkFunction } from "../ground/check.ts";
+import { VERSION } from "../ground/copies.ts";
+import { asyncDispose, dispose } from "../ground/dispose.ts";
+import { chain, type Maybe } from "../ground/maybe.ts";
+import { reportRefusal, takeTogether } from "./all-or-none.ts";
+import {
+  acquireAll,
+  entriesOf,
+  partsOf,
+  type RateEntry,
+  shareOf,
+  type TakenAll,
+} from "./waiting.ts";
+
+/** A place of each concurrency limiter of a combination, held until it is released. */
+export interface CombinedLease extends AsyncDisposable {
+  /**
+   * Aborted when one of the places may be lost: see `RedisLease`. Never aborted where all places
+   * are in this process.
+   */
+  readonly signal: AbortSignal;
+  /** Gives the places back. A second call does nothing. Never rejects. */
+  release(): Promise<void>;
+}
+
+/** A `CombinedLease` where all limiters are in this process. */
+export interface LocalCombinedLease extends Disposable, AsyncDisposable {
+  /** Never aborted. */
+  readonly signal: AbortSignal;
+  /** Gives the places back. A second call does nothing. */
+  release(): void;
+}
+
+/** Limits how many calls run at once, and how often they start. */
+export interface LeasingLimiter {
+  /**
+   * Waits until each concurrency limiter has a place and each rate limiter a permit, then takes them all.
+   * It holds nothing while it waits, unless other callers were first again and again: then it keeps its
+   * place until it gets its permits. If it fails or is aborted, nothing is taken.
+   *
+   * @param options.signal ends the wait; what was granted is given back
+   * @param options.share, options.weight, options.priority the share it counts for, where a limiter is fair
+   * @returns the lease
+   * @throws (as a rejection) QueueFullError, StoreUnavailableError, or the signal's own reason
+   */
+  acquire(options?: WaitOptions): Promise<CombinedLease>;
+  /**
+   * Returns a lease if all limiters let it pass now; otherwise returns `undefined` and changes
+   * nothing. With `wait` it waits as `acquire` does, at most that long in all.
+   *
+   * @param wait ms, or `{ timeoutMs, signal }`: `timeoutMs` is 0 or more (below 0 counts as 0), by
+   *   default `Infinity`. Absent: 0
+   * @returns the lease; `undefined` when the time is over, or as soon as it is clear that it will
+   *   not suffice; nothing is held then
+   * @throws (as a rejection) RangeError or TypeError on a bad argument, StoreUnavailableError, or
+   *   the signal's own reason
+   * @example
+   * await using lease = await limiter.tryAcquire({ timeoutMs: 250 });
+   * if (lease) await work();
+   * else degrade();
+   */
+  tryAcquire(wait?: number | TryOptions): Promise<CombinedLease | undefined>;
+  /**
+   * Runs a function while it holds a lease, and releases the lease when the function has ended.
+   *
+   * @param options as those of `acquire`
+   * @returns what `fn` returns
+   * @example
+   * const limiter = allOf(ConcurrencyLimiter.create(4), RateLimiter.create(10));
+   * const page = await limiter.run(() => fetch(url));
+   */
+  run<T>(fn: (lease: CombinedLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T>;
+}
+
+/** A `LeasingLimiter` where all limiters are in this process: `tryAcquire()` returns at once. */
+export interface LocalLeasingLimiter {
+  /** As of a `LeasingLimiter`. */
+  acquire(options?: WaitOptions): Promise<LocalCombinedLease>;
+  /** As of a `LeasingLimiter`; without `wait` the lease is returned at once. */
+  tryAcquire(): LocalCombinedLease | undefined;
+  tryAcquire(wait: number | TryOptions): Promise<LocalCombinedLease | undefined>;
+  /** As of a `LeasingLimiter`. */
+  run<T>(fn: (lease: LocalCombinedLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T>;
+}
+
+/** The members of a combination. A combination of combinations has the members of all. */
+export const combined: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/combined`);
+
+export interface Combination {
+  readonly [combined]: {
+    readonly rates: readonly RateEntry[];
+    readonly places: readonly PlacesMember[];
+  };
+}
+
+export class AllOfWithPlaces implements Combination {
+  readonly [combined]: Combination[typeof combined];
+
+  constructor(places: readonly PlacesMember[], rates: readonly RateEntry[]) {
+    this[combined] = { rates, places };
+  }
+
+  async acquire(options?: WaitOptions): Promise<PlacesLease> {
+    const signal = checkWaitOptions(options);
+    signal?.throwIfAborted();
+    const taken = await acquireAll(this.#entries(options), 1, { signal });
+    // without a time-out it always ends with a lease, or with an error
+    return leaseOf((taken as TakenAll).taken);
+  }
+
+  tryAcquire(wait?: number | TryOptions): Maybe<PlacesLease | undefined> {
+    if (wait !== undefined) return this.#tryWithin(wait);
+    const parts = this.#parts(this[combined].rates);
+    return chain(inTime(takeTogether(parts, { timeoutMs: 0 })), (together) => {
+      if (together?.passes) return leaseOf(together.looks.flatMap((look) => look?.taken ?? []));
+      if (together !== undefined) reportRefusal(parts, together);
+      return undefined;
+    });
+  }
+
+  async #tryWithin(wait: number | TryOptions): Promise<PlacesLease | undefined> {
+    const { micros, signal } = checkTryOptions(wait);
+    signal?.throwIfAborted();
+    if (micros === 0) return this.tryAcquire();
+    const terms = { signal, timeoutMs: micros / 1000 };
+    const entries = this.#entries(shareIn(wait));
+    const taken = await inTime(acquireAll(entries, 1, terms));
+    return taken && leaseOf(taken.taken);
+  }
+
+  async run<T>(fn: (lease: PlacesLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T> {
+    checkFunction("fn", fn);
+    const lease = await this.acquire(options);
+    try {
+      return await fn(lease);
+    } finally {
+      await lease.release();
+    }
+  }
+
+  /** The members for calls of that share. */
+  #entries(options: ShareOptions | undefined) {
+    const { places, rates } = this[combined];
+    const share = shareOf(options);
+    const isFair = places.some(({ queue }) => queue.isFair);
+    const placesOfShare = places.map((member) => {
+      return { member, share: member.queue.isFair ? share : undefined };
+    });
+    return [...placesOfShare, ...entriesOf(rates, options, isFair)];
+  }
+
+  #parts(rates: readonly RateEntry<unknown>[]): readonly Part[] {
+    const { places } = this[combined];
+    return partsOf([...places.map((member) => ({ member })), ...rates], 1, 0);
+  }
+}
+
+function leaseOf(taken: readonly Taken[]): PlacesLease {
+  return new PlacesLease(taken.flatMap(({ place }) => place ?? []));
+}
+
+class PlacesLease {
+  readonly #places: readonly HeldPlace[];
+
+  constructor(places: readonly HeldPlace[]) {
+    this.#places = places;
+  }
+
+  get signal(): AbortSignal {
+    return AbortSignal.any(this.#places.flatMap(({ signal }) => signal ?? []));
+  }
+
+  /** A place releases itself at most once, so a second call does nothing. */
+  release(): undefined & Promise<void> {
+    const released = this.#places.map((place) => place.release());
+    const isElsewhere = released.some((one) => one instanceof Promise);
+    // the overloads of `allOf` give the caller the exact type
+    return (isElsewhere ? Promise.all(released).then(() => {}) : undefined) as never;
+  }
+
+  [dispose](): void {
+    void this.release();
+  }
+
+  async [asyncDispose](): Promise<void> {
+    await this.release();
+  }
+}

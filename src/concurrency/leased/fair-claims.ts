@@ -1,0 +1,150 @@
+/**
+ * The callers of one process that wait for leases of a fair concurrency limiter on a store. They wait in fair
+ * order, and only a few of them have requested a lease from the store.
+ *
+ * The store serves the processes first in, first out: the tickets that a process has there keep all other
+ * processes waiting, and no new share of its own can go before them. So the next call is sent only while
+ *
+ *     the calls with the store that have no lease  <  1 + free + released
+ *
+ * where `free` is how many leases were free by the last reply, and `released` is how many leases this process
+ * is giving back: the request for the next one travels in the same batch, so the place is taken again at once.
+ * Both are at most the limit. While nothing is free, each process has one ticket, and gets places in its turn.
+ */
+
+import type { Ranks } from "../../fair/ranks.ts";
+import type { Turn } from "../../fair/turn.ts";
+import type { LeaseReply } from "../../stores/lease-store.ts";
+import type { Claims } from "./claims.ts";
+import type { Claim } from "./remote-lease.ts";
+
+/** The part of the limiter behind these callers that they use. */
+export interface FairClaimsHost extends Claims {
+  /** Requests a lease. */
+  send(claim: Claim): void;
+  /** Asks the store for its status. */
+  status(): Promise<unknown>;
+}
+
+export class FairClaims {
+  readonly line: Ranks<Claim>;
+  readonly #maxWaiting: number;
+  readonly #host: FairClaimsHost;
+  /** How many calls are with the store without a lease. */
+  #asked = 0;
+  #free = 0;
+  #released = 0;
+  /** Whether the store has replied since the first of the callers came. */
+  #hasReplied = false;
+  #isLooking = false;
+
+  constructor(ranks: Ranks<Claim>, maxWaiting: number, host: FairClaimsHost) {
+    this.line = ranks;
+    this.#maxWaiting = maxWaiting;
+    this.#host = host;
+  }
+
+  enter(claim: Claim): void {
+    if (this.line.size === 0 && this.#asked === 0) {
+      // no caller waits: no share owes anything
+      this.line.reset();
+      this.#hasReplied = false;
+    }
+    if (!claim.waits) {
+      if (this.line.isNext(claim.turn as Turn<Claim>)) this.#host.send(claim);
+      else this.#host.refuse(claim);
+      return;
+    }
+    claim.state = "queued";
+    this.line.append(claim, now());
+    if (this.#isTaken && this.#excess > 0) {
+      this.#host.refuse(claim);
+      return;
+    }
+    this.fill();
+    claim.hasWaited = claim.state === "queued";
+    if (claim.hasWaited && this.#isTaken) void this.#look();
+  }
+
+  /** Sends the next calls, as long as the store may have leases for them. */
+  fill(): void {
+    while (this.line.size > 0 && this.#asked < 1 + this.#free + this.#released) {
+      this.#asked += 1;
+      this.#host.send(this.line.shift(now()) as Claim);
+    }
+  }
+
+  /** Called when a call has a ticket or has ended: the others of its batch may have, too. */
+  fillSoon(): void {
+    queueMicrotask(() => {
+      this.#refuseExcess();
+      this.fill();
+    });
+  }
+
+  replied({ limit, active }: LeaseReply): void {
+    this.#hasReplied = true;
+    this.#free = Math.max(0, limit - active);
+  }
+
+  waitEnded(claim: Claim, isGranted: boolean): void {
+    const turn = claim.turn as Turn<Claim>;
+    if (turn.item === undefined) {
+      // it was not let wait
+      if (isGranted) this.line.charge(turn, now());
+    } else if (!this.line.remove(claim)) {
+      this.#asked -= 1;
+      if (!isGranted) this.line.refund(turn);
+      this.fillSoon();
+    }
+  }
+
+  /** A lease is given back: the next call is sent with the release, and takes the place that it frees. */
+  async freed(released: Promise<void>): Promise<void> {
+    this.#released += 1;
+    this.fill();
+    await released;
+    this.#released -= 1;
+  }
+
+  /** The store is away: all callers fail, as if they had been sent, too. */
+  fail(error: unknown): void {
+    for (const claim of [...this.line]) this.#host.fail(claim, error);
+  }
+
+  /** Whether it is known that no lease is free: no reply is under way. */
+  get #isTaken(): boolean {
+    const areWaiting = this.#asked === this.#host.line.size;
+    return this.#hasReplied && areWaiting && this.#free + this.#released === 0;
+  }
+
+  /** How many callers more than `maxWaiting` wait. */
+  get #excess(): number {
+    return this.line.size + this.#asked - this.#maxWaiting;
+  }
+
+  /** Refuses the callers beyond `maxWaiting`, the latest first. */
+  #refuseExcess(): void {
+    if (!this.#isTaken || this.#excess <= 0) return;
+    const latest = [...this.line].sort((a, b) => b.number - a.number);
+    for (const claim of latest.slice(0, this.#excess)) this.#host.refuse(claim);
+  }
+
+  /** Asks the store, so that an outage is noticed although no new call is sent. */
+  async #look(): Promise<void> {
+    if (this.#isLooking) return;
+    this.#isLooking = true;
+    try {
+      await this.#host.status();
+    } catch (error) {
+      this.fail(error);
+    }
+    this.#isLooking = false;
+    this.fill();
+  }
+}
+
+/** Microseconds. */
+function now(): number {
+  return performance.now() * 1000;
+}

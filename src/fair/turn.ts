@@ -1,0 +1,56 @@
+import { LinkedList } from "../ground/linked-list.ts";
+
+/** A member of a fair queue. */
+export interface Placed<Member> {
+  readonly turn: Turn<Member> | undefined;
+}
+
+/** The place of one request in a fair queue. */
+export class Turn<Item> {
+  /** The index of its priority: 0 is the highest. */
+  readonly rank: number;
+  readonly name: string;
+  /** The permits of the request. */
+  readonly size: number;
+  /** The permits divided by the weight: by so much the request advances the tag of its share. */
+  readonly cost: number;
+  item: Item | undefined = undefined;
+  /** The virtual time when the request was made, and its number in the order of arrival. */
+  since = 0;
+  number = 0;
+  share: Share<Item> | undefined = undefined;
+  before: Turn<Item> | undefined = undefined;
+  after: Turn<Item> | undefined = undefined;
+  /** Its index in the heap of deadlines. */
+  index = -1;
+
+  constructor(rank: number, name: string, size: number, weight: number) {
+    this.rank = rank;
+    this.name = name;
+    this.size = size;
+    this.cost = size / weight;
+  }
+}
+
+/** The requests of one share, first in, first out. */
+export class Share<Item> extends LinkedList<Turn<Item>> {
+  readonly name: string;
+  /** The finish tag of the request that was served last, and the number of the arrival before that. */
+  finish = 0;
+  servedAt = 0;
+  /** The start tag of the first request. */
+  start = 0;
+  /** How many permits its requests ask for. */
+  permits = 0;
+  /** Its index in the heap; -1 if it has no request. */
+  index = -1;
+
+  constructor(name: string) {
+    super();
+    this.name = name;
+  }
+
+  *items(): Generator<Item> {
+    for (let turn = this.first; turn !== undefined; turn = turn.after) yield turn.item as Item;
+  }
+}

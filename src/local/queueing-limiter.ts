@@ -1,0 +1,310 @@
+/** A limiter in this process: every verb is a few lines over the queue's `grant` and `look`. */
+import type { Policy } from "../algorithms/algorithm.ts";
+import { passing } from "../api/decision.ts";
+import type {
+  Decision,
+  LocalReservation,
+  PermitsOnly,
+  ShareOptions,
+  TryOptions,
+  WaitOptions,
+} from "../api/limiter-api.ts";
+import {
+  type CheckedOptions,
+  checkLimiterOptions,
+  checkShareOptions,
+  checkTryOptions,
+  checkWaitOptions,
+  isTryOptions,
+  type LimiterOptions,
+  mostWaiting,
+  type OnFull,
+  shareIn,
+} from "../api/options.ts";
+import { asMember, isFair, type LocalAsked, type SharedLimiter } from "../api/participant.ts";
+import { type Backlog, reserveBehind } from "../api/reserve-behind.ts";
+import { type Counted, type LimiterStats, Meter } from "../api/stats.ts";
+import { orderOf } from "../fair/fair-order.ts";
+import type { Turn } from "../fair/turn.ts";
+import { atLeastZero, checkNumber } from "../ground/check.ts";
+import { toMillis } from "../ground/clock.ts";
+import type { RefusedMessage } from "../ground/diagnostics.ts";
+import { QueueFullError } from "../ground/errors.ts";
+import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
+import { Caller } from "../queue/caller.ts";
+import { FIFO, type Order } from "../queue/order.ts";
+import { type Account, GrantedReservation, QueuedReservation } from "../queue/reservation.ts";
+import type { Waiter } from "../queue/waiter.ts";
+import { WaiterQueue } from "../queue/waiter-queue.ts";
+import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
+
+/**
+ * The result of every `acquire` that does not wait. One promise is enough, because it never
+ * changes.
+ */
+export const AT_ONCE = Promise.resolve(0);
+
+/** The queue, the policies and the options of a limiter with a timeline of its own. */
+export function opened(
+  policies: PolicyList,
+  options: LimiterOptions,
+  open: (policies: PolicyList, now: number, epoch: number) => PolicyState,
+): ConstructorParameters<typeof QueueingLimiter> {
+  const checked = checkLimiterOptions(options);
+  const order = orderOf(options.fair);
+  const queue = WaiterQueue.over(checked.clock, (now, epoch) => open(policies, now, epoch), order);
+  return [queue, policies, { ...checked, order }];
+}
+
+export interface QueueingOptions extends Pick<CheckedOptions, "maxWaiting" | "onFull" | "name"> {
+  /** That of the queue. */
+  readonly order: Order;
+}
+
+export class QueueingLimiter implements SharedLimiter, Counted {
+  readonly #queue: WaiterQueue;
+  readonly #account: Account;
+  readonly #options: QueueingOptions;
+  readonly #meter: Meter;
+  readonly #order: Order;
+  #policies: PolicyList;
+
+  constructor(
+    queue: WaiterQueue,
+    policies: PolicyList,
+    options: QueueingOptions,
+    account: Account = queue,
+    meter = new Meter({ limiter: options.name }, policies.names),
+  ) {
+    this.#queue = queue;
+    this.#policies = policies;
+    this.#options = options;
+    this.#order = options.order;
+    this.#account = account;
+    this.#meter = meter;
+  }
+
+  acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
+    try {
+      const signal = checkWaitOptions(options);
+      signal?.throwIfAborted();
+      const amount = this.#queue.policyState.amount(permits);
+      const turn = this.#order.turnOf(options, amount);
+      const now = this.#queue.now();
+      if (this.#grants(now, amount, turn)) return AT_ONCE;
+      if (!this.#hasRoom(now, amount, this.#options.onFull)) this.#refuseFull(now, amount, turn);
+      return this.#wait(now, amount, turn, signal);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  /** A method of its own, because a closure in `acquire` would be allocated at every call. */
+  #wait<Answer extends number | boolean>(
+    now: number,
+    amount: Amount,
+    turn: Turn<Waiter> | undefined,
+    signal: AbortSignal | undefined,
+    deadline?: number,
+  ): Promise<Answer> {
+    return new Promise((resolve) => {
+      this.#queue.add(new Caller(this.#meter, now, amount, signal, turn, resolve, deadline));
+    });
+  }
+
+  tryAcquire(permits?: PermitsOnly): boolean;
+  tryAcquire(options: TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits | undefined): boolean;
+  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
+  tryAcquire(
+    permits: Permits | TryOptions = 1,
+    wait?: number | TryOptions,
+  ): boolean | Promise<boolean> {
+    if (wait !== undefined) return this.#tryWithin(permits, wait);
+    if (isTryOptions(permits)) return this.#tryWithin(1, permits);
+    const amount = this.#queue.policyState.amount(permits);
+    const turn = this.#order.turnOf(undefined, amount);
+    const now = this.#queue.now();
+    if (this.#grants(now, amount, turn)) return true;
+    this.#refused(now, amount, turn);
+    return false;
+  }
+
+  #tryWithin(permits: unknown, wait: number | TryOptions): Promise<boolean> {
+    try {
+      const { micros, signal } = checkTryOptions(wait);
+      signal?.throwIfAborted();
+      const amount = this.#queue.policyState.amount(permits);
+      const turn = this.#order.turnOf(shareIn(wait), amount);
+      const now = this.#queue.now();
+      if (this.#grants(now, amount, turn)) return Promise.resolve(true);
+      const deadline = now + micros;
+      const hasRoom = micros === 0 || this.#hasRoom(now, amount);
+      if (!hasRoom || Math.ceil(this.#queue.instant(now, amount, turn)) > deadline) {
+        this.#refused(now, amount, turn, hasRoom ? "too-long" : "queue-full");
+        return Promise.resolve(false);
+      }
+      return this.#wait(now, amount, turn, signal, deadline);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  reserve(permits: Permits = 1, options?: ShareOptions): LocalReservation {
+    checkShareOptions(options);
+    return this.#reserve(permits, options);
+  }
+
+  [reserveBehind](permits: Permits, backlog?: Backlog, options?: ShareOptions): LocalReservation {
+    return this.#reserve(permits, options, backlog, true);
+  }
+
+  #reserve(
+    permits: Permits,
+    options: ShareOptions | undefined,
+    backlog?: Backlog,
+    isAwaited = false,
+  ): LocalReservation {
+    const amount = this.#queue.policyState.amount(permits);
+    const turn = this.#order.turnOf(options, amount);
+    const now = this.#queue.now();
+    if (this.#grants(now, amount, turn, backlog?.since)) {
+      return new GrantedReservation(this.#account, this.#queue.policyState, permits, amount);
+    }
+    if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount, turn);
+    if (backlog !== undefined) backlog.since = Math.min(backlog.since, now);
+    const waitMs = toMillis(this.#queue.instant(now, amount, turn) - now);
+    this.#meter.granted(amount, waitMs * 1000);
+    return new QueuedReservation(
+      this.#queue,
+      this.#account,
+      this.#meter,
+      permits,
+      now,
+      amount,
+      waitMs,
+      turn,
+      isAwaited,
+    );
+  }
+
+  decide(permits: Permits = 1, options?: ShareOptions): Decision {
+    checkShareOptions(options);
+    return this.#decide(permits, options, true);
+  }
+
+  /** @param isReported whether a refusal is counted and published */
+  #decide(permits: Permits, options: ShareOptions | undefined, isReported: boolean): Decision {
+    const amount = this.#queue.policyState.amount(permits);
+    const turn = this.#order.turnOf(options, amount);
+    const now = this.#queue.now();
+    if (this.#grants(now, amount, turn)) {
+      const { policyState } = this.#queue;
+      return passing(policyState.names, policyState.quotas(now), amount);
+    }
+    const refusal = this.#look(now, amount, turn);
+    if (isReported) this.#meter.refused(amount, "too-long", () => refusal);
+    return refusal;
+  }
+
+  peek(permits: Permits = 1, options?: ShareOptions): Decision {
+    checkShareOptions(options);
+    const amount = this.#queue.policyState.amount(permits);
+    const turn = this.#order.turnOf(options, amount);
+    const now = this.#queue.now();
+    return this.#look(now, amount, turn);
+  }
+
+  #look(
+    now: number,
+    amount: Amount,
+    turn: Turn<Waiter> | undefined,
+    maxWaiting = this.#options.maxWaiting,
+  ): Decision {
+    const hasRoom = () => this.#queue.permits + sizeOf(amount) <= maxWaiting;
+    return this.#queue.look(now, amount, hasRoom, turn);
+  }
+
+  charge(permits: Permits): void {
+    this.#queue.charge(this.#queue.possible(permits));
+  }
+
+  refund(permits: Permits): void {
+    this.#queue.refund(this.#queue.possible(permits));
+  }
+
+  pause(ms: number): void {
+    this.#queue.pause(Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000));
+  }
+
+  reset(): void {
+    this.#queue.reset();
+  }
+
+  update(policies: Policies): void {
+    this.#policies = renumber(this.#policies, listPolicies(policies));
+    this.#queue.resize(this.policies);
+  }
+
+  /** The current counters, as a plain object. `LimiterStats` says what each counts. */
+  get stats(): LimiterStats {
+    return { ...this.#meter.counts };
+  }
+
+  /** The policies in force. */
+  protected get policies(): readonly Policy[] {
+    return this.#policies.list;
+  }
+
+  get [isFair](): boolean {
+    return this.#order !== FIFO;
+  }
+
+  [asMember](options?: ShareOptions): LocalAsked {
+    return {
+      meter: () => this.#meter,
+      amount: (permits) => this.#queue.policyState.amount(permits),
+      decide: (permits) => this.#decide(permits, options, false),
+      full: (permits) => this.#full(this.#queue.policyState.amount(permits)),
+    };
+  }
+
+  /** Takes the permits if they can be used now, and counts that. @param since see `WaiterQueue.grant` */
+  #grants(now: number, amount: Amount, turn: Turn<Waiter> | undefined, since?: number): boolean {
+    const granted = this.#queue.grant(now, amount, since, turn);
+    if (granted) this.#meter.counts.granted += 1;
+    return granted;
+  }
+
+  /** Whether the permits may wait. @param onFull what to do about those that wait, if they are too many */
+  #hasRoom(now: number, amount: Amount, onFull: OnFull = "reject"): boolean {
+    const queue = this.#queue;
+    if (queue.overflows(now, amount)) return false;
+    const excess = queue.permits + sizeOf(amount) - this.#options.maxWaiting;
+    if (excess <= 0 || onFull === "wait") return true;
+    if (onFull === "reject") return false;
+    return queue.dropOldest(excess, (waiter) => this.#full(waiter.amount, true));
+  }
+
+  #refuseFull(now: number, amount: Amount, turn: Turn<Waiter> | undefined): never {
+    this.#refused(now, amount, turn, "queue-full");
+    throw this.#full(amount);
+  }
+
+  #full(amount: Amount, dropped = false): QueueFullError {
+    const { name, maxWaiting } = this.#options;
+    const most = mostWaiting(maxWaiting, this.policies);
+    return new QueueFullError(name, sizeOf(amount), this.#queue.permits, most, dropped);
+  }
+
+  #refused(
+    now: number,
+    amount: Amount,
+    turn: Turn<Waiter> | undefined,
+    reason: RefusedMessage["reason"] = "too-long",
+  ): void {
+    // how long the wait would be if there were room
+    this.#meter.refused(amount, reason, () => this.#look(now, amount, turn, Infinity));
+  }
+}

@@ -1,0 +1,57 @@
+/** The waiters of `acquire` and of `tryAcquire` with a time-out. */
+
+import type { Meter } from "../api/stats.ts";
+import type { Turn } from "../fair/turn.ts";
+import { toMillis } from "../ground/clock.ts";
+import type { Amount } from "../ground/permits.ts";
+import { Waiter } from "./waiter.ts";
+
+/** A caller of `acquire`, or one of `tryAcquire`, which has a deadline and is answered yes or no. */
+export class Caller extends Waiter {
+  readonly #meter: Meter;
+  readonly #resolve: Resolve<number | boolean>;
+  readonly #deadline: number | undefined;
+
+  constructor(
+    meter: Meter,
+    asked: number,
+    amount: Amount,
+    signal: AbortSignal | undefined,
+    turn: Turn<Waiter> | undefined,
+    resolve: Resolve<never>,
+    deadline?: number,
+  ) {
+    super(asked, amount, signal, turn);
+    this.#meter = meter;
+    this.#resolve = resolve as Resolve<number | boolean>;
+    this.#deadline = deadline;
+    meter.enqueued();
+  }
+
+  override get deadline(): number {
+    return this.#deadline ?? Infinity;
+  }
+
+  override release(_at: number, now: number): void {
+    const waited = now - this.asked;
+    this.#meter.released(this.amount, waited);
+    this.#resolve(this.#deadline === undefined ? toMillis(waited) : true);
+  }
+
+  override refuse(now: number): void {
+    this.#meter.expired(this.amount, now - this.asked);
+    this.#resolve(false);
+  }
+
+  override drop(reason: Error, now: number): void {
+    this.#meter.expired(this.amount, now - this.asked, "queue-full");
+    this.#resolve(this.#deadline === undefined ? Promise.reject(reason) : false);
+  }
+
+  override abort(reason: unknown, now: number): void {
+    this.#meter.left(this.amount, now - this.asked, reason);
+    this.#resolve(Promise.reject(reason));
+  }
+}
+
+type Resolve<T> = (answer: T | PromiseLike<T>) => void;

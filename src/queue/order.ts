@@ -1,0 +1,27 @@
+import type { ShareOptions } from "../api/limiter-api.ts";
+import { refuseShares } from "../api/options.ts";
+import type { Ranks } from "../fair/ranks.ts";
+import type { Placed, Turn } from "../fair/turn.ts";
+import type { Amount } from "../ground/permits.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
+import { Line } from "./line.ts";
+import type { Waiter } from "./waiter.ts";
+
+/** The order in which the waiters of a limiter are released. */
+export interface Order {
+  /** Checks the options of a call. Returns its place in the order; `undefined` where all calls are equal. */
+  turnOf<Item = Waiter>(options: ShareOptions | undefined, amount: Amount): Turn<Item> | undefined;
+  /** Returns the line of a limiter. @param released and `refuse`: see `Line` */
+  line(released: PolicyState, refuse: (waiter: Waiter) => void): Line;
+  /** New queues of shares, one for each priority; `undefined` where there are no shares. */
+  ranks<Member extends Placed<Member>>(): Ranks<Member> | undefined;
+}
+
+export const FIFO: Order = {
+  turnOf(options) {
+    refuseShares(options);
+    return undefined;
+  },
+  line: (released, refuse) => new Line(released, refuse),
+  ranks: () => undefined,
+};

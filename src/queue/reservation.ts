@@ -1,0 +1,204 @@
+import type { LocalReservation, WaitOptions } from "../api/limiter-api.ts";
+import { checkSignalOptions } from "../api/options.ts";
+import type { Meter } from "../api/stats.ts";
+import type { Turn } from "../fair/turn.ts";
+import { atLeastZero } from "../ground/check.ts";
+import { toMillis } from "../ground/clock.ts";
+import { ReservationCancelledError } from "../ground/errors.ts";
+import { type Amount, combine, type Permits, sizeOf } from "../ground/permits.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
+import { Waiter } from "./waiter.ts";
+import type { WaiterQueue } from "./waiter-queue.ts";
+
+/** Where the difference between the reserved and the used permits is charged or refunded. */
+export interface Account {
+  charge(amount: Amount): void;
+  refund(amount: Amount): void;
+}
+
+/**
+ * Corrects the account from `before` to `used`. Policies that `used` does not name stay as they
+ * are.
+ *
+ * @returns the permits that are taken then
+ */
+export function correct(account: Account, before: Amount, used: Amount): Amount {
+  const more = combine(before, used, (was, is = was) => Math.max(0, is - was));
+  const less = combine(before, used, (was, is = was) => Math.max(0, was - is));
+  if (sizeOf(more) > 0) account.charge(more);
+  if (sizeOf(less) > 0) account.refund(less);
+  return replace(before, used);
+}
+
+/** Returns `used`, and for policies that it does not name the permits of `before`. */
+function replace(before: Amount, used: Amount): Amount {
+  return combine(before, used, (was, is = was) => is);
+}
+
+/**
+ * Permits that can be used later. Until then the reservation waits in the line like any waiter, but
+ * it needs no timer as long as `ready()` has not been called.
+ */
+export class QueuedReservation extends Waiter implements LocalReservation {
+  readonly permits: Permits;
+  readonly waitMs: number;
+  readonly #queue: WaiterQueue;
+  readonly #account: Account;
+  readonly #meter: Meter;
+  #state: "waiting" | "ready" | "cancelled" = "waiting";
+  /** The permits that it takes: the estimate, or what `settle` made of it. */
+  #taken: Amount;
+  #waitedMs = 0;
+  /** The promise of `ready()`, and what settles it. */
+  #ready: Promise<number> | undefined;
+  #settle: ((waitedMs: number | Promise<never>) => void) | undefined;
+
+  constructor(
+    queue: WaiterQueue,
+    account: Account,
+    meter: Meter,
+    permits: Permits,
+    asked: number,
+    amount: Amount,
+    waitMs: number,
+    turn?: Turn<Waiter>,
+    isAwaited = false,
+  ) {
+    super(asked, amount, undefined, turn);
+    this.#queue = queue;
+    this.#account = account;
+    this.#meter = meter;
+    this.permits = permits;
+    this.waitMs = waitMs;
+    this.#taken = amount;
+    if (isAwaited) {
+      // it may be given up before `ready` is called
+      this.#await().catch(() => {});
+    }
+    queue.add(this);
+  }
+
+  ready(options?: WaitOptions): Promise<number> {
+    try {
+      const signal = checkSignalOptions(options);
+      if (this.#isWaiting()) {
+        if (!signal?.aborted) return this.#whenReady(signal);
+        this.#leave(signal.reason);
+      }
+      signal?.throwIfAborted();
+      if (this.#state === "cancelled") throw new ReservationCancelledError(this.waitMs);
+      return Promise.resolve(this.#waitedMs);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  cancel(): boolean {
+    if (!this.#isWaiting()) return false;
+    this.#leave(new ReservationCancelledError(this.waitMs));
+    return true;
+  }
+
+  settle(actual: Permits): void {
+    const used = this.#queue.policyState.amount(actual, atLeastZero);
+    if (this.#isWaiting()) {
+      this.#taken = replace(this.#taken, used);
+      // the caller knows `waitMs`: fewer permits may shorten the wait, more must not lengthen it
+      this.#queue.resettle(
+        this,
+        combine(this.amount, used, (was, is = was) => Math.min(was, is)),
+      );
+    } else {
+      this.#taken = correct(this.#account, this.#taken, used);
+    }
+  }
+
+  undo(): void {
+    if (!this.cancel()) this.settle(0);
+  }
+
+  override get taken(): Amount {
+    return this.#taken;
+  }
+
+  override get awaited(): boolean {
+    return this.#ready !== undefined;
+  }
+
+  override release(at: number, now: number): void {
+    this.#state = "ready";
+    this.#waitedMs = toMillis((this.awaited ? now : at) - this.asked);
+    this.#settle?.(this.#waitedMs);
+  }
+
+  override abort(reason: unknown, now: number): void {
+    this.#meter.cancelled(this.amount, now - this.asked, reason);
+    this.#state = "cancelled";
+    this.#taken = combine(this.#taken, this.#taken, () => 0);
+    this.#settle?.(Promise.reject(reason));
+  }
+
+  #leave(reason: unknown): void {
+    const now = this.#queue.now();
+    this.#queue.remove(this);
+    this.abort(reason, now);
+  }
+
+  #isWaiting(): boolean {
+    this.#queue.catchUp();
+    return this.#state === "waiting";
+  }
+
+  #whenReady(signal: AbortSignal | undefined): Promise<number> {
+    const isFirst = !this.awaited;
+    const ready = this.#await();
+    if (isFirst) this.#queue.attend(this);
+    if (signal !== undefined) this.#queue.heed(this, signal);
+    return ready;
+  }
+
+  #await(): Promise<number> {
+    this.#ready ??= new Promise((resolve) => {
+      this.#settle = resolve;
+    });
+    return this.#ready;
+  }
+}
+
+/**
+ * Permits that could be used at once. It holds only what `settle` needs, because a caller that
+ * reserves for each job creates one for each job.
+ */
+export class GrantedReservation implements LocalReservation {
+  readonly permits: Permits;
+  readonly waitMs = 0;
+  readonly #account: Account;
+  readonly #policyState: PolicyState;
+  #taken: Amount;
+
+  /** @param policyState reads the argument of `settle` */
+  constructor(account: Account, policyState: PolicyState, permits: Permits, amount: Amount) {
+    this.permits = permits;
+    this.#account = account;
+    this.#policyState = policyState;
+    this.#taken = amount;
+  }
+
+  async ready(options?: WaitOptions): Promise<number> {
+    checkSignalOptions(options)?.throwIfAborted();
+    return 0;
+  }
+
+  cancel(): boolean {
+    return false;
+  }
+
+  settle(actual: Permits): void {
+    const used = this.#policyState.amount(actual, atLeastZero);
+    this.#taken = correct(this.#account, this.#taken, used);
+  }
+
+  undo(): void {
+    this.settle(0);
+  }
+}

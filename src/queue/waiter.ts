@@ -1,0 +1,86 @@
+import type { Turn } from "../fair/turn.ts";
+import type { Amount } from "../ground/permits.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
+
+/** An entry of the line: a waiter, or a change. */
+export type LineEntry = Waiter | Change;
+
+/**
+ * A change of the policies' state that takes its turn in the line: new numbers, a charge, a refund.
+ */
+export class Change {
+  before: LineEntry | undefined = undefined;
+  after: LineEntry | undefined = undefined;
+  readonly awaited = false;
+  readonly turn = undefined;
+  /** When it applies, µs. */
+  readonly since: number;
+  readonly apply: (policyState: PolicyState) => void;
+
+  constructor(since: number, apply: (policyState: PolicyState) => void) {
+    this.since = since;
+    this.apply = apply;
+  }
+}
+
+const NO_SIGNALS: readonly AbortSignal[] = [];
+/** One array for all waiters of a signal, because thousands of waiters may share a signal. */
+const alone = new WeakMap<AbortSignal, readonly AbortSignal[]>();
+
+function only(signal: AbortSignal): readonly AbortSignal[] {
+  let signals = alone.get(signal);
+  if (signals === undefined) {
+    signals = [signal];
+    alone.set(signal, signals);
+  }
+  return signals;
+}
+
+/** A waiter in the line. Subclasses define what happens when it is released or removed. */
+export abstract class Waiter {
+  before: LineEntry | undefined = undefined;
+  after: LineEntry | undefined = undefined;
+  /** When the call was made, µs. */
+  readonly asked: number;
+  /** The permits that must be available before it is released. */
+  amount: Amount;
+  signals: readonly AbortSignal[];
+  /** Its place among the shares; only on a fair limiter. */
+  readonly turn: Turn<Waiter> | undefined;
+
+  constructor(asked: number, amount: Amount, signal?: AbortSignal, turn?: Turn<Waiter>) {
+    this.asked = asked;
+    this.amount = amount;
+    this.turn = turn;
+    this.signals = signal === undefined ? NO_SIGNALS : only(signal);
+  }
+
+  /** The permits that it takes when it is released. */
+  get taken(): Amount {
+    return this.amount;
+  }
+
+  /** Whether a promise is pending for it: it then needs a timer and keeps the process alive. */
+  get awaited(): boolean {
+    return true;
+  }
+
+  /** A release after this instant is too late for the caller, µs. */
+  get deadline(): number {
+    return Infinity;
+  }
+
+  /** Called when it is released: it has its permits since `at`; the clock is at `now`. */
+  abstract release(at: number, now: number): void;
+
+  /** Called when it was removed because its deadline cannot be met any more. */
+  refuse(_now: number): void {}
+
+  /**
+   * Called when it was removed to make room for a later caller. Absent where it may not be dropped.
+   */
+  drop?(reason: Error, now: number): void;
+
+  /** Called when it was removed because its signal was aborted. */
+  abstract abort(reason: unknown, now: number): void;
+}

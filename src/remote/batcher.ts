@@ -1,0 +1,301 @@
+/**
+ * Packs requests into batches. A batch holds the requests of one turn of the event loop, or those that
+ * arrive while another batch is under way, in order of arrival. A batch without a reply within
+ * `timeoutMs` of its first request is reported as failed. A later reply to it is reported as late.
+ *
+ * Normally one batch is under way at a time. If the store runs batches in the order in which they are
+ * sent, two may be: the store then runs the second while this process handles the reply to the first.
+ * For this, a large number of requests is sent in two halves. A small second batch would cost the store
+ * more than it gains, so it stays in the queue and grows.
+ */
+
+import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
+import { atEndOfTurn } from "../ground/end-of-turn.ts";
+import { noAnswer } from "../ground/errors.ts";
+
+/** A request that need not be sent once its caller has left (`gone`). */
+export interface Batchable {
+  readonly gone: boolean;
+}
+
+/** A request to a store, with a method for each outcome. */
+export interface PendingRequest<Answer> extends Batchable {
+  answer(answer: Answer, sentAt: number): void;
+  fail(error: unknown): void;
+  /** Returns what the store has granted: the caller has left, or the request has failed, before the reply. */
+  returnToStore?(answer: Answer): void;
+}
+
+export interface SentBatch<Request> {
+  readonly requests: readonly Request[];
+  /** When the batch was sent, by the handler's clock. */
+  readonly sentAt: number;
+}
+
+/** Sends the batches and handles their outcomes. */
+export interface BatchHandler<Request, Answer> {
+  now(): number;
+  /** Returns the requests in the order to send them, with any request that is added to the batch. */
+  prepare(requests: readonly Request[]): readonly Request[];
+  /**
+   * Sends a batch. The promise resolves to one answer for each request, in order.
+   *
+   * @param deadlineMs when the batch is overdue, by `performance.now()`
+   */
+  run(requests: readonly Request[], sentAt: number, deadlineMs: number): Promise<readonly Answer[]>;
+  answered(sent: SentBatch<Request>, answers: readonly Answer[]): void;
+  /** @param isLatest since this batch was overdue, no other one has been, and no outage has ended */
+  answeredLate(sent: SentBatch<Request>, answers: readonly Answer[], isLatest: boolean): void;
+  failed(requests: readonly Request[], cause: unknown, isOverdue: boolean): void;
+  /** Called when no request is queued or under way. */
+  drained(): void;
+}
+
+export interface BatchLimits {
+  /** How long the store may take for an answer, ms. */
+  readonly timeoutMs: number;
+  /** Most requests in a batch: a script blocks the other clients of the store while it runs. */
+  readonly mostRequests: number;
+  /** Whether the store runs batches in the order in which they are sent. Default: false. */
+  readonly isOrdered?: boolean | undefined;
+}
+
+/** A second batch is sent only with at least this many requests. */
+const WORTH_OVERLAP = 32;
+
+interface Queued<Request> {
+  readonly requests: Request[];
+  /** When the first request was added, by `performance.now()`, ms. */
+  readonly addedMs: number;
+}
+
+interface UnderWay<Request> extends SentBatch<Request> {
+  readonly deadlineMs: number;
+}
+
+export class Batcher<Request extends Batchable, Answer> {
+  readonly #handler: BatchHandler<Request, Answer>;
+  readonly #timeoutMs: number;
+  readonly #mostRequests: number;
+  readonly #mostUnderWay: number;
+  #queue: Queued<Request>[] = [];
+  #isHeld = false;
+  /** The next batch will be sent at the end of the turn. */
+  #isLeaving = false;
+  /** In the order in which they were sent, which is also the order of their deadlines. */
+  #underWay: UnderWay<Request>[] = [];
+  /** The last overdue batch: its reply may still arrive. */
+  #overdue: UnderWay<Request> | undefined;
+  /** Set at the ends of turns while batches are under way, for the deadline of the oldest or an earlier time. */
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  /** The deadline timer fired late: perhaps this process was busy, and the reply has arrived. */
+  #isGraced = false;
+
+  constructor(
+    handler: BatchHandler<Request, Answer>,
+    { timeoutMs, mostRequests, isOrdered = false }: BatchLimits,
+  ) {
+    this.#handler = handler;
+    this.#timeoutMs = timeoutMs;
+    this.#mostRequests = mostRequests;
+    this.#mostUnderWay = isOrdered ? 2 : 1;
+  }
+
+  get isDrained(): boolean {
+    return this.#underWay.length === 0 && this.#overdue === undefined && this.#queue.length === 0;
+  }
+
+  add(request: Request): void {
+    const last = this.#queue.at(-1);
+    if (last !== undefined && last.requests.length < this.#mostRequests) {
+      last.requests.push(request);
+    } else {
+      this.#queue.push({ requests: [request], addedMs: performance.now() });
+    }
+    this.#leaveSoon();
+  }
+
+  /** Sends nothing until `resume`. @returns the requests that were queued, in order */
+  hold(): Request[] {
+    this.#isHeld = true;
+    const requests = this.#queue.flatMap((queued) => queued.requests);
+    this.#queue = [];
+    return requests;
+  }
+
+  /** Sends batches again. Requests that were queued meanwhile get their full time-out from now. */
+  resume(): void {
+    this.#isHeld = false;
+    this.#overdue = undefined;
+    this.#restartTime();
+    this.#continue();
+  }
+
+  /** Ends all batches. @returns the requests without an answer, those under way first */
+  abandon(): Request[] {
+    this.#cancelTimer();
+    const requests = [...this.#underWay.flatMap((batch) => batch.requests), ...this.hold()];
+    this.#underWay = [];
+    this.#overdue = undefined;
+    return requests;
+  }
+
+  #restartTime(): void {
+    const requests = this.#queue.flatMap((queued) => queued.requests);
+    const addedMs = performance.now();
+    this.#queue = [];
+    for (let from = 0; from < requests.length; from += this.#mostRequests) {
+      this.#queue.push({ requests: requests.slice(from, from + this.#mostRequests), addedMs });
+    }
+  }
+
+  // -- sending --
+
+  #continue(): void {
+    if (this.isDrained) this.#handler.drained();
+    this.#leaveSoon();
+    const isTimed = this.#timer !== undefined;
+    if (isTimed !== this.#underWay.length > 0) atEndOfTurn(this.#keepTime);
+  }
+
+  /** Sends at the end of this turn: all its requests are queued by then, and a single one is not delayed. */
+  #leaveSoon(): void {
+    if (this.#isLeaving || !this.#canLeave) return;
+    this.#isLeaving = true;
+    atEndOfTurn(this.#leave);
+  }
+
+  get #canLeave(): boolean {
+    const { length } = this.#underWay;
+    if (this.#isHeld || length >= this.#mostUnderWay) return false;
+    const next = this.#queue[0];
+    return next !== undefined && (length === 0 || next.requests.length >= WORTH_OVERLAP);
+  }
+
+  readonly #leave = (): void => {
+    this.#isLeaving = false;
+    const queued = this.#canLeave ? this.#queue.shift() : undefined;
+    if (queued !== undefined) this.#leaveTogether(queued);
+    // stores also send at the end of the turn: the next batch follows in a separate step
+    this.#continue();
+  };
+
+  #leaveTogether({ requests: queued, addedMs }: Queued<Request>): void {
+    const wanted = queued.some(isGone) ? queued.filter((request) => !request.gone) : queued;
+    if (wanted.length === 0) return;
+    const requests = this.#handler.prepare(wanted);
+    const half = Math.ceil(requests.length / 2);
+    if (this.#underWay.length + 1 < this.#mostUnderWay && half >= WORTH_OVERLAP) {
+      this.#queue.unshift({ requests: requests.slice(half), addedMs });
+      this.#send(requests.slice(0, half), addedMs);
+    } else {
+      this.#send(requests, addedMs);
+    }
+  }
+
+  #send(requests: readonly Request[], addedMs: number): void {
+    const sentAt = this.#handler.now();
+    const batch: UnderWay<Request> = { requests, sentAt, deadlineMs: addedMs + this.#timeoutMs };
+    this.#underWay.push(batch);
+    let reply: Promise<readonly Answer[] | undefined>;
+    try {
+      reply = Promise.resolve(this.#handler.run(requests, sentAt, batch.deadlineMs));
+    } catch (error) {
+      // an exception of the client counts as a failure
+      reply = Promise.reject(error);
+    }
+    reply.then(
+      (answers) => {
+        if (answers?.length === requests.length) this.#answered(batch, answers);
+        else this.#failed(batch, wrongCount(answers?.length, requests.length));
+      },
+      (error) => this.#failed(batch, error),
+    );
+  }
+
+  // -- deadlines --
+
+  /** Sets or cancels the timer, after the next batch was sent: with one call after another it stays set. */
+  readonly #keepTime = (): void => {
+    const [oldest] = this.#underWay;
+    if (oldest !== undefined) {
+      if (this.#timer === undefined) this.#setTimer(oldest.deadlineMs - performance.now());
+    } else if (!this.#isLeaving) {
+      this.#cancelTimer();
+    }
+  };
+
+  #cancelTimer(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+
+  #setTimer(leftMs: number): void {
+    this.#timer = setTimeout(this.#check, Math.min(LONGEST_TIMEOUT_MS, leftMs));
+  }
+
+  readonly #check = (): void => {
+    this.#timer = undefined;
+    const { deadlineMs } = this.#underWay[0] as UnderWay<Request>;
+    const leftMs = deadlineMs - performance.now();
+    // timers may fire up to a millisecond early
+    if (leftMs > 1) {
+      this.#setTimer(leftMs);
+    } else if (leftMs < 0 && !this.#isGraced) {
+      // the event loop was busy: it reads a reply that has arrived before it runs the next timer
+      this.#isGraced = true;
+      this.#setTimer(0);
+    } else {
+      this.#expire();
+    }
+  };
+
+  /** Fails all batches under way: replies are in order, so the later ones cannot arrive before the oldest. */
+  #expire(): void {
+    this.#isGraced = false;
+    const overdue = this.#underWay;
+    this.#underWay = [];
+    this.#overdue = overdue.at(-1);
+    for (const { requests } of overdue) {
+      this.#handler.failed(requests, noAnswer(this.#timeoutMs), true);
+    }
+    this.#continue();
+  }
+
+  // -- replies --
+
+  #answered(batch: UnderWay<Request>, answers: readonly Answer[]): void {
+    if (this.#ends(batch)) {
+      this.#handler.answered(batch, answers);
+    } else {
+      const isLatest = this.#overdue === batch;
+      if (isLatest) this.#overdue = undefined;
+      this.#handler.answeredLate(batch, answers, isLatest);
+    }
+    this.#continue();
+  }
+
+  #failed(batch: UnderWay<Request>, cause: unknown): void {
+    if (this.#ends(batch)) this.#handler.failed(batch.requests, cause, false);
+    else if (this.#overdue === batch) this.#overdue = undefined;
+    this.#continue();
+  }
+
+  /** @returns whether it was under way */
+  #ends(batch: UnderWay<Request>): boolean {
+    const index = this.#underWay.indexOf(batch);
+    if (index < 0) return false;
+    this.#underWay.splice(index, 1);
+    if (this.#isGraced) this.#restartTime();
+    this.#isGraced = false;
+    return true;
+  }
+}
+
+function isGone({ gone }: Batchable): boolean {
+  return gone;
+}
+
+function wrongCount(answers: number | undefined, requests: number): TypeError {
+  return new TypeError(`the store gave ${answers} answers to ${requests} requests`);
+}

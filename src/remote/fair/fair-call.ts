@@ -1,0 +1,72 @@
+import type { Ranks } from "../../fair/ranks.ts";
+import type { Turn } from "../../fair/turn.ts";
+import type { Answer } from "../../stores/store.ts";
+import { Caller, type Outcome, type WaiterHost, type Wanted } from "../remote-waiter.ts";
+
+/** The checked arguments of a call. */
+export interface FairRequest extends Wanted {
+  readonly turn: Turn<FairCall>;
+}
+
+/** The part of the queue that its calls use. */
+export interface FairCallHost {
+  /** The calls that have not been sent yet. */
+  readonly line: Ranks<FairCall>;
+  /** The store has replied to a batch that was sent at `sentAt`. */
+  replied(sentAt: number): void;
+  /** The call has an outcome. */
+  ended(call: FairCall, outcome: Outcome): void;
+}
+
+/** A caller of `acquire` or `tryAcquire`: first in the line of its share, then with the store. */
+export class FairCall extends Caller {
+  readonly turn: Turn<FairCall>;
+  /** When it was sent to the store, microseconds. */
+  sentAt: number | undefined;
+  /** Whether the store had the permits when it was asked. */
+  isGrantedAtOnce = false;
+  readonly #queue: FairCallHost;
+
+  constructor(
+    host: WaiterHost,
+    queue: FairCallHost,
+    request: FairRequest,
+    tries: boolean,
+    resolve: (outcome: never) => void,
+  ) {
+    super(host, request, tries, resolve);
+    this.turn = request.turn;
+    this.#queue = queue;
+  }
+
+  get isInLine(): boolean {
+    return this.turn.share !== undefined;
+  }
+
+  override get accepts(): number {
+    return this.host.hasRoom(this.amount) ? this.left : 0;
+  }
+
+  override answer(answer: Answer, sentAt: number): void {
+    this.#queue.replied(sentAt);
+    super.answer(answer, sentAt);
+  }
+
+  override granted(wait: number): void {
+    this.isGrantedAtOnce = wait === 0 && !this.isAgain;
+    // the time in the line is a wait; the round trip is not
+    if (this.isGrantedAtOnce) this.wake(this.sentAt ?? this.asked);
+    else super.granted(wait);
+  }
+
+  protected override untrack(): void {
+    super.untrack();
+    this.alarm?.cancel();
+    this.#queue.line.remove(this);
+  }
+
+  protected override settle(outcome: Outcome): void {
+    super.settle(outcome);
+    this.#queue.ended(this, outcome);
+  }
+}

@@ -1,0 +1,186 @@
+/**
+ * Calls for permits of a fair limiter on a store, in front of its queue. They wait in this process, in fair
+ * order, and are sent to the store a few at a time (`store-window.ts`).
+ */
+
+import type {
+  Decision,
+  Reservation,
+  ShareOptions,
+  TryOptions,
+  WaitOptions,
+} from "../../api/limiter-api.ts";
+import {
+  checkShareOptions,
+  checkTryOptions,
+  checkWaitOptions,
+  shareIn,
+} from "../../api/options.ts";
+import type { OrderedRequest, Taken } from "../../api/participant.ts";
+import type { Ranks } from "../../fair/ranks.ts";
+import type { Turn } from "../../fair/turn.ts";
+import { toMicros } from "../../ground/clock.ts";
+import type { Permits } from "../../ground/permits.ts";
+import type { Order } from "../../queue/order.ts";
+import type { RemoteQueue } from "../remote-queue.ts";
+import { RemoteReservation } from "../remote-reservation.ts";
+import type { FairCall, FairRequest } from "./fair-call.ts";
+import { FairOutlook } from "./fair-outlook.ts";
+import { FairQueue } from "./fair-queue.ts";
+import { WaitingReservation } from "./waiting-reservation.ts";
+
+export class FairCalls {
+  /** The queue behind this one: it asks the store. */
+  readonly #store: RemoteQueue;
+  readonly #order: Order;
+  readonly #queue: FairQueue;
+  readonly #outlook: FairOutlook;
+
+  constructor(store: RemoteQueue, order: Order) {
+    this.#store = store;
+    this.#order = order;
+    this.#queue = new FairQueue(store, order.ranks() as Ranks<FairCall>);
+    this.#outlook = new FairOutlook(store, this.#queue);
+  }
+
+  acquire(permits: Permits, options: WaitOptions | undefined): Promise<number> {
+    return new Promise((resolve) => {
+      this.#acquire(permits, options, resolve);
+    });
+  }
+
+  #acquire(
+    permits: Permits,
+    options: WaitOptions | undefined,
+    resolve: (outcome: never) => void,
+  ): FairCall {
+    const asked = this.#asked(permits, options, Infinity, checkWaitOptions(options));
+    this.#store.checkOpen();
+    return this.#queue.enter(asked, false, resolve);
+  }
+
+  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean> {
+    return new Promise((resolve) => {
+      const { micros, signal } = checkTryOptions(wait);
+      const asked = this.#asked(permits, shareIn(wait), micros, signal);
+      this.#store.checkOpen();
+      if (micros === 0) {
+        resolve(this.#tryNow(asked));
+        return;
+      }
+      const call = this.#queue.enter(asked, true, resolve);
+      if (micros < Infinity && call.isInLine) void this.#refuseIfLate(call);
+    });
+  }
+
+  async #tryNow(asked: FairRequest): Promise<boolean> {
+    const { permits, signal } = asked;
+    if (!this.#queue.line.isNext(asked.turn)) {
+      this.#store.parts.meter.refused(asked.amount, "too-long");
+      return false;
+    }
+    const isGranted = await this.#store.tryAcquire(permits, { timeoutMs: 0, signal });
+    if (isGranted) this.#queue.grantedAtOnce(asked);
+    return isGranted;
+  }
+
+  /** Refuses a call as soon as it is clear that it cannot be granted within its time-out. */
+  async #refuseIfLate(call: FairCall): Promise<void> {
+    const waitMs = await this.#outlook.waitOf(call).catch(() => undefined);
+    if (waitMs === undefined || !call.isInLine) return;
+    if (this.#queue.now() + toMicros(waitMs) > call.deadline) this.#queue.expire(call);
+  }
+
+  async reserve(permits: Permits, options?: ShareOptions): Promise<Reservation> {
+    checkShareOptions(options);
+    const asked = this.#asked(permits, options);
+    const { line } = this.#queue;
+    if (line.size > 0 && this.#queue.isFull(asked.amount)) {
+      this.#store.checkOpen();
+      this.#store.parts.meter.refused(asked.amount, "queue-full");
+      throw this.#queue.full(asked.amount);
+    }
+    const refund = () => line.refund(asked.turn);
+    // calls that are made before the reply come behind it
+    line.charge(asked.turn, this.#queue.now());
+    try {
+      const reservation = await this.#store.reserve(permits);
+      reservation.onReturned = refund;
+      return reservation;
+    } catch (error) {
+      refund();
+      throw error;
+    }
+  }
+
+  /** For a caller that waits for the reservation at once: others may overtake it. */
+  async reserveBehind(permits: Permits, options?: ShareOptions): Promise<Reservation> {
+    const enter = (resolve: (outcome: never) => void) => this.#acquire(permits, options, resolve);
+    const reservation = new WaitingReservation(this.#store, this.#queue.line, permits, enter);
+    const { call, granted } = reservation;
+    // if the store cannot be asked, the call fails, too
+    const seen = this.#outlook.waitOf(call).catch(() => granted);
+    reservation.waitMs = await Promise.race([granted.then(() => 0), seen]);
+    return reservation;
+  }
+
+  async decide(permits: Permits, options?: ShareOptions): Promise<Decision> {
+    checkShareOptions(options);
+    const asked = this.#asked(permits, options);
+    if (!this.#queue.line.isNext(asked.turn)) {
+      const refusal = await this.#outlook.peek(asked);
+      if (!refusal.allowed) {
+        this.#store.parts.meter.refused(asked.amount, "too-long", () => refusal);
+        return refusal;
+      }
+    }
+    const decided = await this.#store.decide(permits);
+    if (decided.allowed) this.#queue.grantedAtOnce(asked);
+    return decided;
+  }
+
+  async peek(permits: Permits, options?: ShareOptions): Promise<Decision> {
+    checkShareOptions(options);
+    return this.#outlook.peek(this.#asked(permits, options));
+  }
+
+  /** A request of a combination. */
+  enter(permits: Permits, options?: ShareOptions): OrderedRequest {
+    const asked = this.#asked(permits, options);
+    return {
+      isNext: this.#queue.line.isNext(asked.turn),
+      seen: (decision) => this.#outlook.behindOthers(asked, decision),
+      charged: (taken) => this.#charged(asked, taken),
+    };
+  }
+
+  #charged(asked: FairRequest, taken: Taken): Taken {
+    const { line } = this.#queue;
+    const { reservation, undo } = taken;
+    const refund = () => line.refund(asked.turn);
+    if (reservation === undefined || reservation.waitMs === 0) this.#queue.grantedAtOnce(asked);
+    else line.charge(asked.turn, this.#queue.now());
+    if (reservation instanceof RemoteReservation) {
+      reservation.onReturned = refund;
+      return taken;
+    }
+    return {
+      undo: () => {
+        refund();
+        return undo();
+      },
+    };
+  }
+
+  #asked(
+    permits: Permits,
+    options: ShareOptions | undefined,
+    longest = 0,
+    signal?: AbortSignal,
+  ): FairRequest {
+    signal?.throwIfAborted();
+    const amount = this.#store.parts.policyState.amount(permits);
+    const turn = this.#order.turnOf<FairCall>(options, amount) as Turn<FairCall>;
+    return { permits, amount, longest, signal, turn };
+  }
+}

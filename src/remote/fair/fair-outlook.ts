@@ -1,0 +1,110 @@
+import { asPaused } from "../../api/decision.ts";
+import type { Decision, PolicyStatus } from "../../api/limiter-api.ts";
+import { toMillis } from "../../ground/clock.ts";
+import type { Amount } from "../../ground/permits.ts";
+import { openShare } from "../../stores/outage-policy-state.ts";
+import type { RemoteQueue } from "../remote-queue.ts";
+import type { FairRequest } from "./fair-call.ts";
+import type { FairQueue } from "./fair-queue.ts";
+
+type Asked = Pick<FairRequest, "amount" | "turn">;
+
+/** Computes how long calls of a fair limiter on a store wait: in the store, and behind calls in this process. */
+export class FairOutlook {
+  readonly #store: RemoteQueue;
+  readonly #queue: FairQueue;
+  readonly #names: readonly string[];
+  /** The request for the wait of calls while it is in flight, and its amount. */
+  #peeked: Promise<{ readonly decision: Decision; readonly amount: Amount }> | undefined;
+
+  constructor(store: RemoteQueue, queue: FairQueue) {
+    this.#store = store;
+    this.#queue = queue;
+    this.#names = store.parts.declared.names;
+  }
+
+  /** Asks the store, and adds the wait for the calls that go before this one and wait in this process. */
+  async peek(asked: Asked): Promise<Decision> {
+    return this.behindOthers(asked, await this.#store.ask("peek", asked.amount));
+  }
+
+  /**
+   * How long a call that waits here will wait, ms, if no other comes. All calls that ask this at a time share
+   * one request to the store.
+   */
+  async waitOf({ amount, turn }: Asked): Promise<number> {
+    this.#peeked ??= this.#store
+      .ask("peek", amount)
+      .then((decision) => ({ decision, amount }))
+      .finally(() => {
+        this.#peeked = undefined;
+      });
+    const seen = await this.#peeked;
+    const delay = this.#delay(seen.decision, this.#aheadOf(turn), amount, seen.amount);
+    return Math.max(0, seen.decision.waitMs + toMillis(delay));
+  }
+
+  /** Adds that wait to an answer of the store. */
+  behindOthers({ amount, turn }: Asked, seen: Decision): Decision {
+    const ahead = this.#aheadOf(turn);
+    if (ahead.length === 0) return seen;
+    const delay = this.#delay(seen, ahead, amount);
+    const isFull = turn.item === undefined && this.#queue.isFull(amount);
+    const refused = this.#names.map((name) => {
+      const status = asPaused(seen.policies[name] as PolicyStatus, 0);
+      return [name, { ...status, allowed: status.allowed && name !== seen.policy }] as const;
+    });
+    return {
+      ...{ ...seen, allowed: false, remaining: 0, policies: Object.fromEntries(refused) },
+      waitMs: isFull ? Infinity : seen.waitMs + toMillis(delay),
+    };
+  }
+
+  /** What the calls ask for that go before this one and wait in this process. */
+  #aheadOf(turn: Asked["turn"]): readonly Amount[] {
+    const ahead: Amount[] = [];
+    const hasGone = turn.item !== undefined && turn.share === undefined;
+    if (hasGone) return ahead;
+    const now = this.#queue.now();
+    this.#queue.line.forecast(turn, (call) => {
+      ahead.push(call.amount);
+      return now;
+    });
+    return ahead;
+  }
+
+  /**
+   * Returns how much longer a call waits because of calls that go before it but are not sent yet, microseconds.
+   * Exact where the quotas determine the state, as for a pace or a bucket. If the quotas do not show when a
+   * window started, it is assumed to start now.
+   *
+   * @param seen the answer of the store
+   * @param ahead the permits of those calls, in order
+   * @param seenFor the amount for which the store has reported a wait: the result is added to that wait
+   */
+  #delay(
+    seen: Decision,
+    ahead: readonly Amount[],
+    amount: Amount,
+    seenFor: Amount = amount,
+  ): number {
+    const policies = { names: this.#names, list: this.#queue.policies };
+    const deficit = this.#names.map((name) => deficitOf(seen.policies[name] as PolicyStatus));
+    const since = typeof amount === "number" ? 0 : [];
+    const state = openShare(policies, 1, { deficit, ago: 0, since }, 0, 0);
+    const first = state.earliest(0, seenFor);
+    let at = 0;
+    for (const each of ahead) {
+      at = state.earliest(at, each);
+      state.take(at, each);
+    }
+    return state.earliest(at, amount) - first;
+  }
+}
+
+/** How many permits a policy lacks to be full, debts included. */
+function deficitOf({ limit, remaining, resetMs, windowMs }: PolicyStatus): number {
+  if (limit === Infinity) return 0;
+  const missing = limit - remaining;
+  return remaining > 0 ? missing : Math.max(missing, (resetMs * limit) / windowMs);
+}

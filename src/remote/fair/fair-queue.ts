@@ -1,0 +1,202 @@
+/**
+ * The calls of a fair limiter on a store. They wait in this process, in fair order, and a window of them is with
+ * the store (`store-window.ts`).
+ *
+ * While the store grants at once, its line is empty and a longer window would keep no other process waiting. Then
+ * the next calls are also sent, as calls that the store grants now or not at all, so they reserve nothing. Each
+ * time all of them are granted, twice as many follow.
+ */
+import type { Policy } from "../../algorithms/algorithm.ts";
+import { mostWaiting } from "../../api/options.ts";
+import type { Ranks } from "../../fair/ranks.ts";
+import { QueueFullError, StoreUnavailableError } from "../../ground/errors.ts";
+import { type Amount, sameAmount, sizeOf } from "../../ground/permits.ts";
+import type { RemoteQueue } from "../remote-queue.ts";
+import type { Outcome } from "../remote-waiter.ts";
+import { FairCall, type FairCallHost, type FairRequest } from "./fair-call.ts";
+import { StoreWindow } from "./store-window.ts";
+
+/** How many calls are tried beside the window at first, and at most. */
+const FEWEST_TRIES = 16;
+const MOST_TRIES = 256;
+
+export class FairQueue implements FairCallHost {
+  /** The calls that have not been sent yet. */
+  readonly line: Ranks<FairCall>;
+  readonly #store: RemoteQueue;
+  readonly #window = new StoreWindow();
+  /** How many calls are tried next. */
+  #tries = FEWEST_TRIES;
+  #isTrying = false;
+
+  constructor(store: RemoteQueue, ranks: Ranks<FairCall>) {
+    this.#store = store;
+    this.line = ranks;
+  }
+
+  now(): number {
+    return this.#store.parts.line.now();
+  }
+
+  /** The policies in force, by the last reply. */
+  get policies(): readonly Policy[] {
+    return this.#store.parts.inForce.policies;
+  }
+
+  /** Puts a new call into the line, and sends it if the window has room. @param tries see `Caller` */
+  enter(request: FairRequest, tries: boolean, resolve: (outcome: never) => void): FairCall {
+    const call = new FairCall(this.#store, this, request, tries, resolve);
+    const { amount } = call;
+    if (this.#store.parts.inForce.isImpossible(amount)) {
+      // the reply says which policy refuses it
+      this.#store.send(call);
+    } else if (!this.isFull(amount)) {
+      this.line.append(call, this.now());
+      this.#fill();
+      this.#limitWait(call);
+    } else if (this.line.size > 0) {
+      call.refuse(() => this.full(amount), "queue-full");
+    } else {
+      // the store may grant it now
+      this.line.charge(call.turn, this.now());
+      this.#send(call);
+    }
+    return call;
+  }
+
+  /** Refuses the call when its time is over, if it waits in the line. */
+  #limitWait(call: FairCall): void {
+    if (!call.isInLine || call.deadline === Infinity) return;
+    call.alarm = this.#store.parts.clock.wakeAt(call.deadline / 1000, () => this.expire(call));
+  }
+
+  /** Refuses a call that cannot be granted in time. */
+  expire(call: FairCall): void {
+    call.refuse(() => this.full(call.amount));
+  }
+
+  /** Whether `maxWaiting`, or a bound of a policy, leaves no room for that many more permits. */
+  isFull(amount: Amount): boolean {
+    return this.#permits + sizeOf(amount) > this.#most;
+  }
+
+  full(amount: Amount): QueueFullError {
+    const { name } = this.#store.parts;
+    return new QueueFullError(name, sizeOf(amount), this.#permits, this.#most);
+  }
+
+  /** Called when the store has granted a call at once. If the limiter is idle, no share owes anything. */
+  grantedAtOnce({ turn }: Pick<FairRequest, "turn">): void {
+    if (this.#isIdle) this.line.reset();
+    this.line.charge(turn, this.now());
+  }
+
+  get #isIdle(): boolean {
+    return this.line.size === 0 && this.#window.calls === 0;
+  }
+
+  /** Called when the store has replied to a batch with a call. */
+  replied(sentAt: number): void {
+    this.#window.replied(sentAt, this.now());
+  }
+
+  get #permits(): number {
+    return this.line.permits + this.#window.permits;
+  }
+
+  get #most(): number {
+    return mostWaiting(this.#store.parts.maxWaiting, this.policies);
+  }
+
+  /** Takes the next call from the line. */
+  #next(): FairCall {
+    const call = this.line.shift(this.now()) as FairCall;
+    // from now on it is that of the line of promised instants
+    call.alarm?.cancel();
+    call.alarm = undefined;
+    return call;
+  }
+
+  #fill(): void {
+    // a call that is sent now would have its reply later than the calls that are tried
+    if (this.#isTrying) return;
+    const { inForce } = this.#store.parts;
+    for (let { head } = this.line; head !== undefined; head = this.line.head) {
+      if (!this.#window.hasRoom(head.amount, inForce.policyState)) return;
+      this.#send(this.#next());
+    }
+  }
+
+  /** Sends a call of which the share has been charged. */
+  #send(call: FairCall): void {
+    call.sentAt = this.now();
+    this.#window.add(call.amount, call.turn.size);
+    this.#store.send(call);
+  }
+
+  async ended(call: FairCall, outcome: Outcome): Promise<void> {
+    const { amount, turn, sentAt, isGrantedAtOnce } = call;
+    if (sentAt === undefined) return;
+    this.#window.remove(amount, turn.size);
+    try {
+      if ((await outcome) === false) this.line.refund(turn);
+      if (isGrantedAtOnce && this.#isIdle) this.grantedAtOnce(call);
+    } catch (error) {
+      this.line.refund(turn);
+      if (error instanceof StoreUnavailableError) this.#failAll(error);
+    }
+    this.#fill();
+    if (isGrantedAtOnce) void this.#tryMore();
+  }
+
+  /** The store is away: all waiting calls fail, as if they had been sent, too. */
+  #failAll(error: StoreUnavailableError): void {
+    while (this.line.size > 0) this.#next().fail(error);
+  }
+
+  /** Tries the next calls that ask for the same amount, as long as the store grants them at once. */
+  async #tryMore(): Promise<void> {
+    if (this.#isTrying) return;
+    this.#isTrying = true;
+    for (let { head } = this.line; head !== undefined; head = this.line.head) {
+      const { amount } = head;
+      const count = this.#alike(amount);
+      const tries = Array.from({ length: count }, () => this.#isFree(amount));
+      const granted = (await Promise.all(tries)).filter(Boolean);
+      for (const _ of granted) this.#handOut(amount);
+      this.#tries = Math.min(MOST_TRIES, 2 * this.#tries);
+      if (granted.length < count) break;
+    }
+    this.#tries = FEWEST_TRIES;
+    this.#isTrying = false;
+    this.#fill();
+  }
+
+  /** Takes permits that can be used now; returns whether there were any. */
+  async #isFree(amount: Amount): Promise<boolean> {
+    const decided = await this.#store.ask("decide", amount).catch(() => undefined);
+    return decided?.allowed === true;
+  }
+
+  /** How many of the next calls ask for that amount. */
+  #alike(amount: Amount): number {
+    let count = 0;
+    const now = this.now();
+    this.line.forecast(undefined, (call) => {
+      if (count === this.#tries || !sameAmount(call.amount, amount)) return false;
+      count += 1;
+      return now;
+    });
+    return count;
+  }
+
+  /** Permits were taken: the next call gets them. They return if it left, or if another one goes before it. */
+  #handOut(amount: Amount): void {
+    const { head } = this.line;
+    if (head === undefined || !sameAmount(head.amount, amount)) {
+      this.#store.change("refund", amount).catch(() => {});
+    } else {
+      this.#next().wake(this.now());
+    }
+  }
+}

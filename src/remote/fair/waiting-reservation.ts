@@ -1,0 +1,82 @@
+import type { Reservation, WaitOptions } from "../../api/limiter-api.ts";
+import { checkSignalOptions } from "../../api/options.ts";
+import type { Ranks } from "../../fair/ranks.ts";
+import { atLeastZero } from "../../ground/check.ts";
+import { ReservationCancelledError } from "../../ground/errors.ts";
+import type { Amount, Permits } from "../../ground/permits.ts";
+import type { RemoteQueue } from "../remote-queue.ts";
+import type { FairCall } from "./fair-call.ts";
+
+/** A call that waits in fair order: others may overtake it until the store has it. */
+export class WaitingReservation implements Reservation {
+  readonly permits: Permits;
+  waitMs = 0;
+  readonly call: FairCall;
+  /** Resolves to how long the call has waited, ms. */
+  readonly granted: Promise<number>;
+  readonly #store: RemoteQueue;
+  readonly #line: Ranks<FairCall>;
+  #taken: Amount;
+  #state: "waiting" | "granted" | "left" | "undone" = "waiting";
+
+  /** @param enter makes the call */
+  constructor(
+    store: RemoteQueue,
+    line: Ranks<FairCall>,
+    permits: Permits,
+    enter: (resolve: (outcome: number | Promise<never>) => void) => FairCall,
+  ) {
+    let settle = (_: number | Promise<never>) => {};
+    this.granted = new Promise((resolve) => {
+      settle = resolve;
+    });
+    this.call = enter((outcome) => {
+      this.#state = typeof outcome === "number" ? "granted" : "left";
+      settle(outcome);
+    });
+    this.permits = permits;
+    this.#store = store;
+    this.#line = line;
+    this.#taken = this.call.amount;
+  }
+
+  async ready(options?: WaitOptions): Promise<number> {
+    const signal = checkSignalOptions(options);
+    const leave = () => this.#leave(signal?.reason);
+    if (signal?.aborted) leave();
+    signal?.addEventListener("abort", leave);
+    try {
+      return await this.granted;
+    } finally {
+      signal?.removeEventListener("abort", leave);
+    }
+  }
+
+  async cancel(): Promise<boolean> {
+    return this.#leave(new ReservationCancelledError(this.waitMs));
+  }
+
+  /** @returns whether it still waited */
+  #leave(reason: unknown): boolean {
+    if (this.#state !== "waiting") return false;
+    this.call.leave(reason);
+    return true;
+  }
+
+  async settle(actual: Permits): Promise<void> {
+    if (this.#state === "left") return;
+    const used = this.#store.parts.policyState.amount(actual, atLeastZero);
+    const { after, done } = this.#store.correct(this.#taken, used);
+    this.#taken = after;
+    await done;
+  }
+
+  async undo(): Promise<void> {
+    if (await this.cancel()) return;
+    if (this.#state === "granted") {
+      this.#line.refund(this.call.turn);
+      this.#state = "undone";
+    }
+    await this.settle(0);
+  }
+}

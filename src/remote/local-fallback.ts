@@ -1,0 +1,258 @@
+/**
+ * A limiter in this process that replaces the store during an outage: an ordinary queue on this process'
+ * share of the policies. When the store is back, the requests of callers that still wait are sent to it,
+ * and the permits that were used here are charged to it. Reservations keep their instants.
+ */
+import type { Policy } from "../algorithms/algorithm.ts";
+import { passing } from "../api/decision.ts";
+import type { Decision } from "../api/limiter-api.ts";
+import type { Amount } from "../ground/permits.ts";
+import { Timeline } from "../queue/timeline.ts";
+import { Waiter } from "../queue/waiter.ts";
+import { WaiterQueue } from "../queue/waiter-queue.ts";
+import { lackedMore, sharesOf } from "../stores/outage-policy-state.ts";
+import type { PolicyList } from "../stores/policies.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
+import type { ChangeVerb, Here, PermitRequest, Visitor } from "./permit-request.ts";
+import type { Parts } from "./remote-options.ts";
+
+/** How long the number of processes that share the limit is used before it is read again, microseconds. */
+const SHARE_HOLDS = 1_000_000;
+
+/** The part of the queue that the strategies "local" and "allow" use. */
+export interface HereHost {
+  readonly isAway: boolean;
+  send(request: PermitRequest): void;
+  /** Returns whether `maxWaiting` allows that many more permits; `full` is the error if not. */
+  hasRoom(amount: Amount): boolean;
+  full(amount: Amount, policies: readonly Policy[]): Error;
+}
+
+/** This process' share of the policies, at most 1, and how the state for a share is opened. */
+export interface LocalShare {
+  fraction(): number;
+  open(policies: PolicyList, fraction: number, now: number, epoch: number): PolicyState;
+}
+
+export class LocalFallback implements Here {
+  readonly #parts: Parts;
+  readonly #host: HereHost;
+  readonly #share: LocalShare;
+  readonly #time: Timeline;
+  readonly #queue: WaiterQueue;
+  /** The state as if no request had been granted in this process. */
+  readonly #idle: PolicyState;
+  /** The same, as if the store had run the changes that were sent before the outage. */
+  #idleIfRun: PolicyState | undefined;
+  readonly #visitors = new Set<Visitor>();
+  readonly #policies: readonly Policy[];
+  #fraction: number;
+  #askedAgainAt: number;
+  #pausedUntil = 0;
+  #sentWasRun = false;
+
+  constructor(parts: Parts, host: HereHost, share: LocalShare) {
+    this.#parts = parts;
+    this.#host = host;
+    this.#share = share;
+    this.#policies = parts.inForce.policies;
+    this.#fraction = share.fraction();
+    this.#time = new Timeline(
+      parts.clock,
+      () => this.#queue.rearm(),
+      (by) => this.#rebase(by),
+    );
+    const { last, epoch } = this.#time;
+    const policies = { ...parts.declared, list: this.#policies };
+    const policyState = share.open(policies, this.#fraction, last, epoch);
+    this.#idle = policyState.copy();
+    this.#queue = new WaiterQueue(this.#time, policyState);
+    this.#askedAgainAt = this.#queue.now() + SHARE_HOLDS;
+  }
+
+  /** How many permits callers wait for here. */
+  get waiting(): number {
+    return this.#queue.permits;
+  }
+
+  /** Whether no caller waits, no permits are missing and no pause holds. */
+  get isIdle(): boolean {
+    const now = this.#queue.now();
+    return (
+      this.#queue.isIdle && this.#queue.policyState.deficit(now).every((permits) => permits === 0)
+    );
+  }
+
+  admit(visitor: Visitor): void {
+    const { amount, left } = visitor;
+    const { inForce } = this.#parts;
+    if (inForce.closed(amount) >= 0 || inForce.isImpossible(amount)) {
+      visitor.never(inForce.excess(amount));
+      return;
+    }
+    const queue = this.#queue;
+    const now = this.#now();
+    if (queue.grant(now, amount)) {
+      this.#letIn(visitor);
+      return;
+    }
+    const mayWait = this.#host.hasRoom(amount) && !queue.overflows(now, amount);
+    if (!mayWait || queue.instant(now, amount) > now + left) {
+      visitor.refuse(() => this.#full(amount));
+      return;
+    }
+    const waiter = new VisitorWaiter(now, visitor, (isLetIn) => {
+      this.#visitors.delete(visitor);
+      visitor.leaveHere = undefined;
+      if (!isLetIn) visitor.refuse(() => this.#full(amount));
+      else if (visitor.isAwaited) this.#letIn(visitor);
+    });
+    this.#visitors.add(visitor);
+    visitor.leaveHere = () => {
+      if (this.#visitors.delete(visitor)) queue.remove(waiter);
+    };
+    const wait = queue.instant(now, amount) - now;
+    queue.add(waiter);
+    if (visitor.isAwaited) return;
+    this.#parts.stats.granted(amount);
+    visitor.granted(wait);
+  }
+
+  #letIn(visitor: Visitor): void {
+    this.#parts.stats.granted(visitor.amount);
+    visitor.granted(0);
+  }
+
+  /** `waitMs` is `Infinity` if the caller could not wait because `maxWaiting` is reached. */
+  decide(verb: "decide" | "peek", amount: Amount): Decision {
+    const { inForce } = this.#parts;
+    const rejection = inForce.rejection(amount);
+    if (rejection !== undefined) return rejection;
+    if (inForce.isImpossible(amount)) throw inForce.excess(amount);
+    const queue = this.#queue;
+    const now = this.#now();
+    if (verb === "decide" && queue.grant(now, amount)) {
+      this.#parts.stats.granted(amount);
+      return passing(queue.policyState.names, queue.policyState.quotas(now), amount);
+    }
+    return queue.look(now, amount, () => this.#host.hasRoom(amount));
+  }
+
+  change(verb: ChangeVerb, amount: Amount, isSent: boolean): void {
+    this.#queue.change((policyState, now) => apply(policyState, verb, now, amount));
+    if (!isSent) return;
+    const now = this.#time.last;
+    this.#idleIfRun ??= this.#idle.copy();
+    apply(this.#idleIfRun, verb, now, amount);
+    // it must not happen twice, so the store never gets it again
+    if (verb === "refund") apply(this.#idle, verb, now, amount);
+  }
+
+  /** Called on a late reply: the store has run the requests that were sent before the outage. */
+  sentWasRun(): void {
+    this.#sentWasRun = true;
+  }
+
+  /** Delays all callers by that many microseconds; the store has this pause already. */
+  holdFor(micros: number): void {
+    this.#queue.pause(micros);
+  }
+
+  pause(micros: number): void {
+    this.#pausedUntil = Math.max(this.#pausedUntil, this.#queue.now() + micros);
+    this.#queue.pause(micros);
+  }
+
+  /**
+   * Ends the fallback: the store is back. Reservations keep their instants and are part of `used`.
+   *
+   * @returns what was used; how much longer a pause lasts, microseconds; the callers that still wait, in order
+   */
+  retire() {
+    this.#queue.catchUp();
+    const visitors = [...this.#visitors];
+    const callers = visitors.filter(({ isAwaited }) => isAwaited);
+    for (const caller of callers) caller.leaveHere?.();
+    for (const visitor of visitors) visitor.leaveHere = undefined;
+    const now = this.#queue.now();
+    const idle = (this.#sentWasRun ? this.#idleIfRun : undefined) ?? this.#idle;
+    const used = lackedMore(this.#queue.outcome, idle, now);
+    return { used, pause: Math.max(0, this.#pausedUntil - now), callers };
+  }
+
+  /** Returns the time, and updates the share if it was read too long ago. */
+  #now(): number {
+    const now = this.#queue.now();
+    if (now < this.#askedAgainAt) return now;
+    this.#askedAgainAt = now + SHARE_HOLDS;
+    const before = this.#fraction;
+    this.#fraction = this.#share.fraction();
+    if (this.#fraction !== before) {
+      const shares = this.#shares;
+      this.#queue.resize(shares);
+      for (const idle of this.#idles) idle.resize(this.#time.last, shares, this.#time.epoch);
+    }
+    return now;
+  }
+
+  get #shares(): readonly Policy[] {
+    return sharesOf(this.#policies, this.#fraction);
+  }
+
+  get #idles(): readonly PolicyState[] {
+    return this.#idleIfRun === undefined ? [this.#idle] : [this.#idle, this.#idleIfRun];
+  }
+
+  #rebase(by: number): boolean {
+    if (!this.#queue.rebase(by)) return false;
+    for (const idle of this.#idles) idle.shift(-by);
+    return true;
+  }
+
+  #full(amount: Amount): Error {
+    return this.#host.full(amount, this.#shares);
+  }
+}
+
+function apply(policyState: PolicyState, verb: ChangeVerb, now: number, amount: Amount): void {
+  if (verb === "charge") policyState.take(now, amount);
+  else if (verb === "refund") policyState.giveBack(now, amount);
+  else policyState.settle(now, amount);
+}
+
+/** The place of a visitor in the queue. A reservation sets a timer of its own if a caller awaits it. */
+class VisitorWaiter extends Waiter {
+  readonly #isAwaited: boolean;
+  readonly #deadline: number;
+  readonly #answer: (isLetIn: boolean) => void;
+
+  constructor(
+    now: number,
+    { amount, left, isAwaited }: Visitor,
+    answer: (isLetIn: boolean) => void,
+  ) {
+    super(now, amount);
+    this.#isAwaited = isAwaited;
+    this.#deadline = now + left;
+    this.#answer = answer;
+  }
+
+  override get awaited(): boolean {
+    return this.#isAwaited;
+  }
+
+  override get deadline(): number {
+    return this.#deadline;
+  }
+
+  override release(): void {
+    this.#answer(true);
+  }
+
+  override refuse(): void {
+    this.#answer(false);
+  }
+
+  /** Does nothing: the visitor handles its signal itself. */
+  override abort(): void {}
+}

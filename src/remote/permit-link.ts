@@ -1,0 +1,185 @@
+import { writePolicies } from "../algorithms/index.ts";
+import type { Amount } from "../ground/permits.ts";
+import {
+  type BatchCounter,
+  BatchCounters,
+  type BatchId,
+  LostReplyError,
+} from "../stores/batch-id.ts";
+import {
+  type Answer,
+  AT_ONCE,
+  type CombinedPart,
+  type StateLocation,
+  type Store,
+  type StoreReply,
+  type StoreRequest,
+} from "../stores/store.ts";
+import { inOrder, isGranted, NO, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
+import type { Parts } from "./remote-options.ts";
+import { StoreLink } from "./store-link.ts";
+import type { Strategy } from "./strategy.ts";
+
+/** The source of permits: the store, or a prefetcher in front of it. */
+export interface PermitSource {
+  send(request: PermitRequest): void;
+  /**
+   * Resolves when the store has the permits again. During an outage it may resolve earlier: the request
+   * is then kept and sent when the store is back.
+   */
+  returnToStore(amount: Amount, answer: Answer): Promise<void>;
+}
+
+/** The link of one limiter to its store. */
+export class PermitLink extends StoreLink<PermitRequest, Answer> implements PermitSource {
+  readonly #store: Store;
+  readonly #key: string;
+  readonly #parts: Parts;
+  readonly #declared: string;
+  readonly #counters: BatchCounters;
+  /** Numbers the batches in flight, which are in order. */
+  #counter: BatchCounter | undefined;
+  #inFlight = 0;
+
+  constructor(store: Store, key: string, parts: Parts, strategy: Strategy<PermitRequest, Answer>) {
+    // a refill has to stay in one batch, and an ordered batcher splits large ones in two
+    const isOrdered = store.isOrdered === true && parts.prefetch === undefined;
+    super(store, key, parts, strategy, { mostRequests: 4096, isOrdered });
+    this.#store = store;
+    this.#key = key;
+    this.#parts = parts;
+    this.#declared = writePolicies(parts.declared.list, parts.limitsKeptAt);
+    const { stats, name, callers } = parts;
+    this.#counters = new BatchCounters((lost) => stats.rolledBack(name, lost), callers);
+  }
+
+  override now(): number {
+    return this.#parts.line.now();
+  }
+
+  override prepare(requests: readonly PermitRequest[]): readonly PermitRequest[] {
+    return inOrder(super.prepare(requests));
+  }
+
+  /** An answer is undefined where the store has run the request but its reply is lost. */
+  override run(
+    requests: readonly PermitRequest[],
+    sentAt: number,
+    deadlineMs: number,
+  ): Promise<readonly (Answer | undefined)[]> {
+    const packed = pack(requests, this.#parts.line.lateBy());
+    this.#counter ??= this.#counters.take();
+    this.#inFlight += 1;
+    return this.#run(packed, sentAt, deadlineMs, this.#counter.next());
+  }
+
+  /** A pause of length 0 is a write that changes nothing: it shows that the store accepts writes. */
+  protected override test(): Promise<unknown> {
+    const deadlineMs = performance.now() + this.timeoutMs;
+    return this.#run([{ verb: "pause", micros: 0 }], this.now(), deadlineMs);
+  }
+
+  #run(
+    requests: readonly StoreRequest[],
+    sentAt: number,
+    deadlineMs: number,
+    batchId?: BatchId,
+  ): Promise<readonly (Answer | undefined)[]> {
+    const now = this.#storeTime(sentAt);
+    return this.#store.run(this.#key, this.#declared, requests, now, batchId, deadlineMs).then(
+      (reply) => {
+        this.#noted(reply);
+        if (batchId !== undefined) this.#confirm(batchId, requests, reply);
+        return reply.answers;
+      },
+      (error: unknown) => {
+        if (batchId !== undefined) this.#settled();
+        if (error instanceof LostReplyError) return requests.flatMap(withoutReply);
+        throw error;
+      },
+    );
+  }
+
+  /** Processes the number of a batch that has its reply. */
+  #confirm(batchId: BatchId, requests: readonly StoreRequest[], reply: StoreReply): void {
+    const { answers, remembered } = reply;
+    const counter = this.#counter as BatchCounter;
+    this.#counters.replied(counter, batchId, changesState(requests, answers), remembered);
+    this.#settled();
+  }
+
+  /** Releases the counter after the last batch in flight. */
+  #settled(): void {
+    this.#inFlight -= 1;
+    if (this.#inFlight > 0 || this.#counter === undefined) return;
+    this.#counters.release(this.#counter);
+    this.#counter = undefined;
+  }
+
+  #noted(reply: Pick<StoreReply, "inForce" | "notes">): void {
+    this.#parts.inForce.replied(reply);
+    this.#parts.stats.processes?.used();
+  }
+
+  /** Converts an instant of the limiter's clock to the time that is sent to the store. */
+  #storeTime(instant: number): number | undefined {
+    const { epoch } = this.#parts;
+    return epoch === undefined ? undefined : instant + epoch;
+  }
+
+  /** The location of the state, for requests to several limiters at once. */
+  get place(): StateLocation | undefined {
+    return this.#store.place?.(this.#key);
+  }
+
+  /** This limiter's part of a request to several limiters. */
+  combinedPart(): Pick<CombinedPart, "declared" | "now" | "late" | "counters"> {
+    const now = this.#storeTime(this.now());
+    const late = this.#parts.line.lateBy();
+    return { declared: this.#declared, now, late, counters: this.#counters };
+  }
+
+  /** Processes the reply to a request to several limiters. */
+  replied(reply: Pick<StoreReply, "inForce" | "notes">): void {
+    this.#noted(reply);
+    if (!this.isAway) this.#parts.stats.answered();
+  }
+
+  returnToStore(amount: Amount, { receipts }: Answer): Promise<void> {
+    const nothing = () => {};
+    const call = new StoreCall<void>({
+      request: () => ({ verb: "back", amount, receipts }),
+      isRepeatable: false,
+      promisedUntil: Math.max(0, ...receipts),
+      result: nothing,
+      here: nothing,
+    });
+    this.send(call);
+    return call.promise;
+  }
+}
+
+/** Verbs that need their answers. The others are done once the store has run them. */
+const ASKING: ReadonlySet<string> = new Set(["reserve", "decide", "peek", "deficit"]);
+
+function countOf(request: StoreRequest): number {
+  return request.verb === "reserve" ? request.count : 1;
+}
+
+/** Returns whether the requests have changed the state, which then remembers their batch. */
+function changesState(requests: readonly StoreRequest[], answers: readonly Answer[]): boolean {
+  let at = 0;
+  return requests.some((request) => {
+    // if the first of several equal requests is refused, so are the others
+    const { wait } = answers[at] ?? NO;
+    at += countOf(request);
+    if (request.verb === "reserve") return isGranted({ wait });
+    return request.verb === "decide" ? wait === 0 : !ASKING.has(request.verb);
+  });
+}
+
+/** Returns the answers to a request if the store has run it but the reply is lost. */
+function withoutReply(request: StoreRequest): readonly (Answer | undefined)[] {
+  const answer = ASKING.has(request.verb) ? undefined : { ...AT_ONCE, writtenUnder: "" };
+  return Array.from({ length: countOf(request) }, () => answer);
+}

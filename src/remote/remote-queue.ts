@@ -1,0 +1,324 @@
+/**
+ * The calls of one limiter on a store, first in, first out: its waiters (requests under way, sleeping callers,
+ * reservations that are awaited) and requests that have no permits to wait for. `acquire`, `tryAcquire` and
+ * `reserve` make a waiter, which is sent to the store and then waits for the instant of its permits.
+ */
+import type { Policy } from "../algorithms/algorithm.ts";
+import { decision } from "../api/decision.ts";
+import type {
+  Decision,
+  Reservation,
+  ShareOptions,
+  TryOptions,
+  WaitOptions,
+} from "../api/limiter-api.ts";
+import {
+  checkShareOptions,
+  checkSignalOptions,
+  checkTryOptions,
+  mostWaiting,
+  refuseShares,
+  shareIn,
+} from "../api/options.ts";
+import { AbortGroups } from "../ground/abort-groups.ts";
+import { LimiterClosedError, QueueFullError } from "../ground/errors.ts";
+import { LinkedList } from "../ground/linked-list.ts";
+import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
+import { correct } from "../queue/reservation.ts";
+import type { Answer, Store } from "../stores/store.ts";
+import type { HereHost } from "./local-fallback.ts";
+import { PermitLink, type PermitSource } from "./permit-link.ts";
+import {
+  type CallOptions,
+  type ChangeVerb,
+  changeOf,
+  type PermitRequest,
+  pauseOf,
+  StoreCall,
+} from "./permit-request.ts";
+import { Prefetcher } from "./prefetcher.ts";
+import type { Parts } from "./remote-options.ts";
+import { RemoteReservation } from "./remote-reservation.ts";
+import { Caller, type RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
+import type { ThrowWhenUnavailable } from "./strategy.ts";
+import { whenUnavailable } from "./when-unavailable.ts";
+
+type ReservedInStore = Parameters<WaiterHost["reserved"]>[0];
+
+const AT_ONCE = Promise.resolve(0);
+const GRANTED = Promise.resolve(true);
+
+export class RemoteQueue implements WaiterHost, HereHost {
+  readonly parts: Parts;
+  readonly strategy: ThrowWhenUnavailable;
+  readonly link: PermitLink;
+  readonly prefetcher: Prefetcher | undefined;
+  readonly #source: PermitSource;
+  readonly #waiters = new LinkedList<RemoteWaiter>();
+  readonly #signals = new AbortGroups<RemoteWaiter>((waiter, reason) => waiter.leave(reason));
+  /** Reservations for the count of `maxWaiting`: each counts only as long as it is pending. */
+  readonly #reserved = new Set<ReservedInStore>();
+  #closing: Promise<void> | undefined;
+
+  constructor(store: Store, key: string, parts: Parts) {
+    this.parts = parts;
+    this.strategy = whenUnavailable(parts, this);
+    this.link = new PermitLink(store, key, parts, this.strategy);
+    this.prefetcher = parts.prefetch && new Prefetcher(parts, this.link, parts.prefetch);
+    this.#source = this.prefetcher ?? this.link;
+  }
+
+  acquire(permits: Permits, options: WaitOptions | undefined): Promise<number> {
+    if (options === undefined && this.#isPrefetched(permits)) return AT_ONCE;
+    return new Promise((resolve) => {
+      const wanted = this.#wanted(permits, undefined, checkSignalOptions(options));
+      this.send(new Caller(this, wanted, false, resolve));
+    });
+  }
+
+  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean> {
+    if (wait === 0 && this.#isPrefetched(permits)) return GRANTED;
+    return new Promise((resolve) => {
+      const { micros, signal } = checkTryOptions(wait);
+      refuseShares(shareIn(wait));
+      const wanted = this.#wanted(permits, micros, signal);
+      this.send(new Caller(this, wanted, true, resolve));
+    });
+  }
+
+  reserve(permits: Permits, options?: ShareOptions): Promise<RemoteReservation> {
+    return new Promise((resolve) => {
+      checkShareOptions(options);
+      refuseShares(options);
+      const wanted = this.#wanted(permits, undefined, undefined);
+      this.send(new RemoteReservation(this, wanted, resolve));
+    });
+  }
+
+  /** A caller of a limiter that serves all callers in order cannot be overtaken. */
+  reserveBehind(permits: Permits, options?: ShareOptions): Promise<Reservation> {
+    return this.reserve(permits, options);
+  }
+
+  /** Checks the arguments of a call for permits that can be used within `longest`, microseconds. */
+  #wanted(permits: Permits, longest: number | undefined, signal: AbortSignal | undefined): Wanted {
+    signal?.throwIfAborted();
+    const amount = this.parts.policyState.amount(permits);
+    this.checkOpen();
+    return { permits, amount, longest: this.hasRoom(amount) ? longest : 0, signal };
+  }
+
+  /** Takes prefetched permits, if there are enough and no caller waits; returns whether it has. */
+  #isPrefetched(permits: Permits): boolean {
+    if (!this.prefetcher?.take(permits)) return false;
+    this.parts.meter.counts.granted += 1;
+    return true;
+  }
+
+  async decide(permits: Permits, options?: ShareOptions): Promise<Decision> {
+    const amount = this.#amount(permits, options);
+    const decided = await this.ask("decide", amount);
+    const { meter } = this.parts;
+    if (decided.allowed) meter.granted(amount, 0);
+    else meter.refused(amount, "too-long", () => decided);
+    return decided;
+  }
+
+  async peek(permits: Permits, options?: ShareOptions): Promise<Decision> {
+    return this.ask("peek", this.#amount(permits, options));
+  }
+
+  #amount(permits: Permits, options: ShareOptions | undefined): Amount {
+    checkShareOptions(options);
+    refuseShares(options);
+    return this.parts.policyState.amount(permits);
+  }
+
+  send(request: PermitRequest): void {
+    this.#source.send(request);
+  }
+
+  /** Sends a request, and counts its error if it fails. Permits may return while the limiter closes. */
+  call<T>(options: CallOptions<T>): Promise<T> {
+    const failed = (error: unknown) => {
+      this.parts.stats.failed(error);
+      options.failed?.(error);
+    };
+    const call = new StoreCall({ ...options, failed });
+    this.link.send(call);
+    return call.promise;
+  }
+
+  /** Prefetched permits decide where possible; quotas always come from the store. */
+  ask(verb: "decide" | "peek", amount: Amount): Promise<Decision> {
+    this.checkOpen();
+    const { policyState, inForce } = this.parts;
+    const { wait, grant, ready = 0 } = this.prefetcher?.look(amount, verb === "decide") ?? {};
+    const asked = wait === undefined ? verb : "peek";
+    const returnToStore = (answer: Answer) =>
+      void this.returnToStore(amount, answer).catch(() => {});
+    const failed = () => {
+      if (grant !== undefined) returnToStore(grant);
+    };
+    return this.call({
+      request: (late) => ({ verb: asked, amount, late }),
+      ...(asked === "decide" && { takes: amount, returnToStore }),
+      result: (answer) => {
+        if (answer.quotas.length === 0) throw inForce.excess(amount);
+        const quotas = answer.quotas.map((each) => {
+          const allowed = wait === undefined ? each.allowed : wait === 0;
+          // prefetched permits can be used whatever the store has left
+          const remaining = Math.max(each.remaining, Math.min(each.limit, ready));
+          return { ...each, remaining, allowed };
+        });
+        const shortest = wait ?? answer.wait;
+        const micros = shortest > 0 && !this.hasRoom(amount) ? Infinity : shortest;
+        return decision(policyState.names, quotas, amount, micros, answer.slowest);
+      },
+      here: (here) => {
+        failed();
+        return here.decide(verb, amount);
+      },
+      failed,
+    });
+  }
+
+  /** Returns the amount. @throws PermitsExceedCapacityError if the policies could never let it through */
+  #possible(permits: Permits): Amount {
+    this.checkOpen();
+    const { policyState, inForce } = this.parts;
+    const amount = policyState.amount(permits);
+    if (inForce.isImpossible(amount)) throw inForce.excess(amount);
+    return amount;
+  }
+
+  async charge(permits: Permits): Promise<void> {
+    await this.change("charge", this.#possible(permits));
+  }
+
+  async refund(permits: Permits): Promise<void> {
+    await this.change("refund", this.#possible(permits));
+  }
+
+  change(verb: ChangeVerb, amount: Amount): Promise<void> {
+    return this.call(changeOf(verb, amount));
+  }
+
+  correct(before: Amount, used: Amount) {
+    const changes: Promise<void>[] = [];
+    const change = (verb: ChangeVerb) => (amount: Amount) =>
+      void changes.push(this.change(verb, amount));
+    const after = correct({ charge: change("charge"), refund: change("refund") }, before, used);
+    return { after, done: Promise.all(changes) };
+  }
+
+  async pause(micros: number): Promise<void> {
+    const paused = this.call(pauseOf(micros));
+    this.#retime();
+    await paused;
+  }
+
+  async reset(): Promise<void> {
+    this.checkOpen();
+    let isRefused = false;
+    const reset = this.call({
+      request: () => ({ verb: "reset" }),
+      result: () => {},
+      failed: () => {
+        isRefused = true;
+      },
+    });
+    this.strategy.outdated();
+    // permits that return belong to the old state: they come before the reset in the same batch
+    if (!isRefused) this.#retime();
+    await reset;
+  }
+
+  /**
+   * Sends the requests of all sleeping callers again, in the same batch, and returns the promised permits.
+   * Otherwise all callers with an instant inside a pause would go at once when it ends.
+   */
+  #retime(): void {
+    // the line holds nothing but callers
+    const callers = this.parts.line.clear() as readonly Caller[];
+    for (const caller of callers) caller.returnPromised();
+    this.prefetcher?.release();
+    for (const caller of callers) if (!caller.gone) this.send(caller);
+  }
+
+  get isAway(): boolean {
+    return this.link.isAway;
+  }
+
+  get isClosed(): boolean {
+    return this.#closing !== undefined;
+  }
+
+  /** @throws LimiterClosedError */
+  checkOpen(): void {
+    if (this.isClosed) throw new LimiterClosedError(this.parts.name);
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close(new LimiterClosedError(this.parts.name));
+    return this.#closing;
+  }
+
+  async #close(error: Error): Promise<void> {
+    // a waiter that leaves would let those behind it have prefetched permits
+    this.prefetcher?.stop();
+    for (const waiter of this.#waiters.toArray()) {
+      // permits that return from one may let another go
+      if (this.#waiters.has(waiter)) waiter.leave(error);
+    }
+    this.prefetcher?.release();
+    // the line redistributes its instants first, and returns the permits that are left over
+    await Promise.resolve();
+    await this.link.close(error);
+    const { outageStats, stats } = this.parts;
+    // the limiter of a key shares its statistics with the other keys, which go on
+    if (outageStats === undefined) stats.end();
+  }
+
+  // -- for the waiters and the fallback --
+
+  track(waiter: RemoteWaiter, signal: AbortSignal | undefined): void {
+    // a reservation may be awaited several times, each with a signal
+    if (!this.#waiters.has(waiter)) this.#waiters.add(waiter);
+    if (signal !== undefined) this.#signals.add(signal, waiter);
+  }
+
+  untrack(waiter: RemoteWaiter, signal: AbortSignal | undefined): void {
+    this.#waiters.remove(waiter);
+    if (signal !== undefined) this.#signals.delete(signal, waiter);
+  }
+
+  reserved(reservation: ReservedInStore): void {
+    if (this.parts.maxWaiting < Infinity) this.#reserved.add(reservation);
+  }
+
+  returnToStore(amount: Amount, answer: Answer): Promise<void> {
+    return this.#source.returnToStore(amount, answer);
+  }
+
+  /** How many permits callers wait for, in this process. */
+  get #waiting(): number {
+    let waiting = this.parts.line.permits + this.strategy.waiting;
+    for (const reservation of this.#reserved) {
+      if (reservation.isPending) waiting += sizeOf(reservation.amount);
+      else this.#reserved.delete(reservation);
+    }
+    return waiting;
+  }
+
+  hasRoom(amount: Amount): boolean {
+    const { maxWaiting } = this.parts;
+    return maxWaiting === Infinity || this.#waiting + sizeOf(amount) <= maxWaiting;
+  }
+
+  full(amount: Amount, policies: readonly Policy[] = this.parts.inForce.policies): QueueFullError {
+    const { name, maxWaiting } = this.parts;
+    const most = mostWaiting(maxWaiting, policies);
+    return new QueueFullError(name, sizeOf(amount), this.#waiting, most);
+  }
+}

@@ -1,0 +1,166 @@
+import type { Reservation, WaitOptions } from "../api/limiter-api.ts";
+import { checkSignalOptions } from "../api/options.ts";
+import { atLeastZero } from "../ground/check.ts";
+import { type Timer, toMillis } from "../ground/clock.ts";
+import { ReservationCancelledError } from "../ground/errors.ts";
+import { type Amount, combine, type Permits, sameAmount } from "../ground/permits.ts";
+import { RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
+
+/**
+ * Permits that are promised, or requested. No caller awaits them until `ready()` is called. The promised
+ * instant never changes; only a pause defers it. The fallback makes such promises, too, while the store is
+ * away: they are charged to the store when it is back.
+ */
+export class RemoteReservation extends RemoteWaiter implements Reservation {
+  readonly isAwaited = false;
+  readonly permits: Permits;
+  waitMs = 0;
+  /** Called once, when its permits are given back. */
+  onReturned: (() => void) | undefined;
+  readonly #resolve: (outcome: RemoteReservation | PromiseLike<never>) => void;
+  /** The permits charged for it: the estimate, the amount given to `settle`, or 0 once returned. */
+  #taken: Amount;
+  /** From when its permits can be used; Infinity: they are not granted yet. */
+  #instant = Infinity;
+  /** The promise behind `ready()`; the `#signals` below can end it. */
+  #ready: Promise<void> | undefined;
+  #rejectReady: ((reason: unknown) => void) | undefined;
+  #alarm: Timer | undefined;
+  readonly #signals = new Set<AbortSignal>();
+
+  constructor(
+    host: WaiterHost,
+    wanted: Wanted,
+    resolve: (outcome: RemoteReservation | PromiseLike<never>) => void = () => {},
+  ) {
+    super(host, wanted);
+    this.permits = wanted.permits;
+    this.#taken = wanted.amount;
+    this.#resolve = resolve;
+  }
+
+  // -- requested --
+
+  override granted(wait: number): void {
+    const { line, meter } = this.host.parts;
+    this.#instant = this.promised?.instant ?? line.now() + wait;
+    this.waitMs = toMillis(wait);
+    this.untrack();
+    // the fallback counts those that wait in it
+    if (this.promised !== undefined) this.host.reserved(this);
+    meter.granted(this.amount, wait);
+    this.#resolve(this);
+  }
+
+  override refuse(full: () => Error): void {
+    this.untrack();
+    this.host.parts.meter.refused(this.amount, "queue-full");
+    this.reject(full());
+  }
+
+  protected override reject(reason: unknown): void {
+    this.#resolve(Promise.reject(reason));
+  }
+
+  override leave(reason: unknown): void {
+    const taken = this.#taken;
+    if (this.#instant < Infinity) {
+      // no caller waits for this request: if it fails, the permits are lost
+      if (this.#leave(reason)) this.#return(taken).catch(() => {});
+    } else {
+      this.gone = true;
+      this.fail(reason);
+    }
+  }
+
+  // -- promised --
+
+  /** Whether the reservation is neither cancelled nor due. */
+  get isPending(): boolean {
+    return !this.gone && !this.#isDue;
+  }
+
+  get #isDue(): boolean {
+    return this.host.parts.line.reached(this.#instant);
+  }
+
+  async ready(options?: WaitOptions): Promise<number> {
+    const signal = checkSignalOptions(options);
+    if (signal?.aborted) {
+      this.leave(signal.reason);
+      throw signal.reason;
+    }
+    if (this.gone) throw new ReservationCancelledError(this.waitMs);
+    if (this.#isDue) return this.waitMs;
+    this.host.checkOpen();
+    this.host.track(this, signal);
+    if (signal !== undefined) this.#signals.add(signal);
+    this.#ready ??= new Promise((resolve, reject) => {
+      this.#rejectReady = reject;
+      this.#alarm = this.host.parts.line.alarm(this.#instant, () => {
+        this.#stopWaiting();
+        resolve();
+      });
+    });
+    await this.#ready;
+    return this.waitMs;
+  }
+
+  async cancel(): Promise<boolean> {
+    const taken = this.#taken;
+    if (!this.#leave(new ReservationCancelledError(this.waitMs))) return false;
+    await this.#return(taken);
+    return true;
+  }
+
+  async undo(): Promise<void> {
+    if (await this.cancel()) return;
+    this.#returned();
+    await this.settle(0);
+  }
+
+  async settle(actual: Permits): Promise<void> {
+    const used = this.host.parts.policyState.amount(actual, atLeastZero);
+    const before = this.#taken;
+    const { after, done } = this.host.correct(before, used);
+    this.#taken = after;
+    try {
+      await done;
+    } catch (error) {
+      if (this.#taken === after) this.#taken = before;
+      throw error;
+    }
+  }
+
+  /** Cancels the reservation. @returns false if it was already cancelled or due */
+  #leave(reason: unknown): boolean {
+    if (!this.isPending) return false;
+    this.gone = true;
+    this.#taken = combine(this.#taken, this.#taken, () => 0);
+    this.host.parts.meter.cancelled(this.amount, Math.max(0, this.waited), reason);
+    this.#alarm?.cancel();
+    this.#stopWaiting();
+    this.#rejectReady?.(reason);
+    this.#returned();
+    return true;
+  }
+
+  #returned(): void {
+    this.onReturned?.();
+    this.onReturned = undefined;
+  }
+
+  #stopWaiting(): void {
+    this.untrack();
+    for (const signal of this.#signals) this.host.untrack(this, signal);
+    this.#signals.clear();
+  }
+
+  async #return(taken: Amount): Promise<void> {
+    // the grant's receipts, and the place in the fallback, fit only the granted amount
+    const isWhole = sameAmount(taken, this.amount);
+    if (isWhole && this.leaveHere !== undefined) this.leaveHere();
+    else if (isWhole && this.promised) await this.host.returnToStore(taken, this.promised.answer);
+    else await this.host.change("refund", taken);
+  }
+}

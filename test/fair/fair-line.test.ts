@@ -1,0 +1,419 @@
+import * as assert from "uvu/assert";
+import {
+  fixedWindow,
+  Limiter,
+  leakyBucket,
+  QueueFullError,
+  RateLimiter,
+  type RateLimiterOptions,
+  tokenBucket,
+} from "../../src/index.ts";
+import { FakeClock } from "../../src/testing/index.ts";
+import { failure, instants, watch } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
+
+const test = suite("fair limiter");
+
+/** One permit each 100 ms; the first is taken, so all others wait. */
+function busy(options: RateLimiterOptions = {}) {
+  const clock = new FakeClock();
+  const limiter = RateLimiter.create(10, { clock, burstSeconds: 0, fair: true, ...options });
+  limiter.tryAcquire();
+  const order: string[] = [];
+  const acquire = (share: string, permits = 1, options = {}) => {
+    const done = limiter.acquire(permits, { share, ...options });
+    done.then(
+      () => order.push(`${share}${permits === 1 ? "" : permits}`),
+      () => {},
+    );
+    return watch(clock, done);
+  };
+  const many = (share: string, count: number, permits = 1, options = {}) =>
+    Array.from({ length: count }, () => acquire(share, permits, options));
+  return { clock, limiter, order, acquire, many };
+}
+
+test("a share that comes late does not wait behind all of another share", async () => {
+  const { clock, order, many } = busy();
+  many("a", 6);
+  await clock.advance(250);
+  many("b", 3);
+  await clock.advance(10_000);
+  assert.equal(order.join(""), "aaabababa");
+});
+
+test("permits go in proportion to the weights", async () => {
+  const { clock, order, many } = busy();
+  many("a", 30, 1, { weight: 1 });
+  many("b", 30, 1, { weight: 2 });
+  await clock.advance(1500);
+  assert.is(order.filter((share) => share === "b").length, 10);
+  assert.is(order.length, 15);
+});
+
+test("a request counts as much as it takes", async () => {
+  const { clock, order, many } = busy();
+  many("a", 8, 1);
+  many("b", 2, 4);
+  await clock.advance(10_000);
+  const before = order.indexOf("b4");
+  assert.is(before >= 3 && before <= 5, true, order.join(" "));
+});
+
+test("the instants are those of one queue", async () => {
+  const { clock, many } = busy();
+  const all = [...many("a", 4), ...many("b", 3)];
+  await clock.advance(10_000);
+  assert.equal(
+    instants(all).sort((x = 0, y = 0) => x - y),
+    [100, 200, 300, 400, 500, 600, 700],
+  );
+});
+
+test("a share that is alone gets everything", async () => {
+  const { clock, order, many } = busy();
+  many("a", 5);
+  await clock.advance(500);
+  assert.is(order.length, 5);
+});
+
+test("a share that was idle neither saves up nor pays", async () => {
+  const { clock, order, many } = busy();
+  many("a", 10);
+  many("b", 2);
+  await clock.advance(2000);
+  order.length = 0;
+  // `b` was idle while `a` continued
+  many("a", 3);
+  many("b", 3);
+  await clock.advance(2000);
+  // the first one goes at once
+  assert.is(order.join(""), "aababb");
+});
+
+test("a tenant that took many permits at once waits for its own debt", async () => {
+  const clock = new FakeClock();
+  const limiter = RateLimiter.create(100, { clock, burstSeconds: 0, fair: true });
+  assert.is(await limiter.acquire(1000, { share: "big" }), 0);
+  const own = watch(clock, limiter.acquire(1, { share: "big" }));
+  const others = Array.from({ length: 500 }, (_, i) =>
+    watch(clock, limiter.acquire(1, { share: `tenant ${i % 5}` })),
+  );
+  await clock.advance(14_990);
+  assert.is(
+    others.every(({ at }) => at !== undefined),
+    true,
+  );
+  assert.is(own.at, undefined);
+  await clock.advance(10);
+  assert.is(own.at, 15_000);
+});
+
+test("calls that are granted one by one while no caller waits leave no debt, one call for many does", async () => {
+  for (const [calls, permits, expected] of [
+    [10, 1, "ababa"],
+    [1, 10, "bbbbb"],
+  ] as const) {
+    const clock = new FakeClock();
+    const policy = fixedWindow({ limit: 10, windowMs: 1000, align: "first" });
+    const limiter = Limiter.create(policy, { clock, fair: true });
+    for (let i = 0; i < calls; i++) await limiter.acquire(permits, { share: "a" });
+    const order: string[] = [];
+    for (const share of ["a", "b", "a", "b", "a", "b", "a", "b", "a", "b"]) {
+      void limiter.acquire(1, { share }).then(() => order.push(share));
+    }
+    await clock.advance(1000);
+    assert.is(order.slice(0, 5).join(""), expected);
+  }
+});
+
+test("a debt is forgotten when the limiter has been idle", async () => {
+  const { clock, limiter, order, many } = busy();
+  await clock.advance(1000);
+  assert.is(limiter.tryAcquire(20), true);
+  await clock.advance(5000);
+  limiter.tryAcquire();
+  many("", 2);
+  many("b", 2);
+  await clock.advance(1000);
+  assert.equal(order, ["", "b", "", "b"]);
+});
+
+test("peek says when a new share goes if no other caller comes", async () => {
+  const { clock, limiter, many, acquire } = busy();
+  many("a", 100);
+  many("b", 100);
+  await clock.advance(50);
+  for (const [share, permits] of [["new", 1] as const, ["a", 1] as const, ["new", 3] as const]) {
+    const { waitMs } = limiter.peek(permits, { share });
+    const promised = clock.now() + waitMs;
+    const copy = acquire(share, permits, { signal: undefined });
+    await clock.advance(waitMs - 1);
+    assert.is(copy.at, undefined);
+    await clock.advance(1);
+    assert.is(copy.at, promised);
+  }
+});
+
+test("a reservation keeps its instant, whoever comes later", async () => {
+  const { clock, limiter, many } = busy({ fair: { priorities: ["high", "low"] } });
+  many("a", 3);
+  const reservation = limiter.reserve(1, { share: "a" });
+  assert.is(reservation.waitMs, 400);
+  many("b", 5);
+  many("c", 5, 1, { weight: 10, priority: "high" });
+  const ready = watch(clock, reservation.ready());
+  await clock.advance(2000);
+  assert.is(ready.at, 400);
+});
+
+test("waiters that a reservation does not depend on may still be overtaken", async () => {
+  const { clock, limiter, order, many } = busy();
+  many("a", 4);
+  const reservation = limiter.reserve(1, { share: "r" });
+  assert.is(reservation.waitMs, 200);
+  many("b", 2);
+  await clock.advance(2000);
+  assert.is(order.join(""), "aababa");
+});
+
+test("a cancelled reservation is not charged to its share", async () => {
+  const { clock, limiter, order, many } = busy();
+  many("b", 3);
+  limiter.reserve(50, { share: "a" }).cancel();
+  many("a", 3);
+  await clock.advance(2000);
+  assert.is(order.indexOf("a") < 4, true, order.join(""));
+});
+
+test("a cancelled reservation is not charged to the waiters behind it either", async () => {
+  const { clock, limiter, order, many } = busy();
+  const reservation = limiter.reserve(50, { share: "a" });
+  many("a", 2);
+  many("b", 4);
+  reservation.cancel();
+  await clock.advance(400);
+  assert.is(order.join("").includes("a"), true, order.join(""));
+  await clock.advance(10_000);
+});
+
+test("a cancelled waiter leaves no gap and costs its share nothing", async () => {
+  const { clock, order, many, acquire } = busy();
+  const controller = new AbortController();
+  acquire("a", 50, { signal: controller.signal });
+  many("b", 2);
+  many("a", 2);
+  controller.abort();
+  await clock.advance(400);
+  assert.equal(order.join(""), "baba");
+});
+
+test("a waiter in the middle of its share may leave", async () => {
+  const { clock, order, many, acquire } = busy();
+  many("a", 1);
+  const controller = new AbortController();
+  const gone = acquire("a", 7, { signal: controller.signal });
+  many("a", 1, 2);
+  controller.abort(new Error("gone"));
+  await clock.advance(1000);
+  assert.equal(order, ["a", "a2"]);
+  assert.is((gone.error as Error).message, "gone");
+});
+
+test("a time-out that later callers have pushed back ends when its time is over", async () => {
+  const { clock, limiter, many } = busy();
+  many("a", 2);
+  const timed = watch(clock, limiter.tryAcquire(1, { timeoutMs: 300, share: "a" }));
+  const inTime = watch(clock, limiter.tryAcquire(1, { timeoutMs: 1000, share: "a" }));
+  many("b", 5);
+  assert.is(limiter.stats.waiting, 9);
+  await clock.advance(299);
+  assert.is(timed.at, undefined);
+  await clock.advance(1);
+  assert.is(timed.value, false);
+  assert.is(timed.at, 300);
+  await clock.advance(1000);
+  assert.is(inTime.value, true);
+});
+
+test("a time-out that is too short is refused at once, by the place in the fair order", async () => {
+  const { clock, limiter, many } = busy();
+  many("a", 10);
+  const [own, other] = [
+    watch(clock, limiter.tryAcquire(1, { timeoutMs: 500, share: "a" })),
+    watch(clock, limiter.tryAcquire(1, { timeoutMs: 500, share: "b" })),
+  ];
+  await clock.advance(0);
+  assert.is(own.value, false);
+  assert.is(other.at, undefined);
+  await clock.advance(500);
+  assert.is(other.value, true);
+});
+
+test("a new rate refuses the waiters that cannot be in time any more", async () => {
+  const { clock, limiter, many } = busy();
+  many("a", 2);
+  const timed = watch(clock, limiter.tryAcquire(1, { timeoutMs: 400, share: "a" }));
+  const patient = watch(clock, limiter.tryAcquire(1, { timeoutMs: 5000, share: "a" }));
+  const second = watch(clock, limiter.tryAcquire(1, { timeoutMs: 350, share: "b" }));
+  limiter.setRate(2);
+  await clock.advance(0);
+  assert.is(timed.value, false);
+  assert.is(second.value, false);
+  await clock.advance(5000);
+  assert.is(patient.value, true);
+});
+
+test("a pause moves every waiter, and the order stays", async () => {
+  const { clock, limiter, order, many } = busy();
+  many("a", 3);
+  limiter.pause(1000);
+  many("b", 3);
+  await clock.advance(999);
+  assert.equal(order, []);
+  await clock.advance(1000);
+  assert.equal(order.join(""), "ababab");
+});
+
+test("a reset lets the waiters take from the new state, in order", async () => {
+  const { clock, limiter, order, many } = busy();
+  many("a", 2);
+  many("b", 2);
+  limiter.charge(100);
+  limiter.reset();
+  await clock.advance(300);
+  assert.equal(order.join(""), "abab");
+});
+
+test("a higher priority goes first, whatever its share", async () => {
+  const { clock, order, many } = busy({ fair: { priorities: ["interactive", "batch"] } });
+  many("a", 3, 1, { priority: "batch" });
+  many("b", 1);
+  await clock.advance(150);
+  many("c", 2, 1, { priority: "interactive" });
+  await clock.advance(2000);
+  assert.equal(order.join(""), "accbaa");
+});
+
+test("with aging a lower priority releases one caller each time it has waited so long", async () => {
+  const { clock, order, many } = busy({
+    fair: { priorities: ["interactive", "batch"], agingMs: 1000 },
+  });
+  many("i", 60, 1, { priority: "interactive" });
+  many("b", 5, 1, { priority: "batch" });
+  await clock.advance(4500);
+  assert.is(order.filter((share) => share === "b").length, 4);
+  assert.is(order.indexOf("b") >= 9 && order.indexOf("b") <= 11, true);
+});
+
+test("aging that is shorter than the interval makes priorities equal", async () => {
+  const { clock, order, many } = busy({
+    fair: { priorities: ["one", "two", "three"], agingMs: 1 },
+  });
+  for (const priority of ["one", "two", "three"]) many(priority, 9, 1, { priority });
+  await clock.advance(1500);
+  const counts = ["one", "two", "three"].map((name) => order.filter((one) => one === name).length);
+  assert.equal(counts, [5, 5, 5]);
+});
+
+test("an overtaken head does not hold back a smaller request that could go now", async () => {
+  const clock = new FakeClock();
+  const policy = tokenBucket({ capacity: 100, refill: 10, everyMs: 1000 });
+  const limiter = Limiter.create(policy, { clock, fair: { priorities: ["high", "low"] } });
+  limiter.tryAcquire(100);
+  const low = watch(clock, limiter.acquire(100, { priority: "low" }));
+  await clock.advance(5000);
+  assert.is(limiter.tryAcquire(1), false);
+  const high = { priority: "high" };
+  assert.is(limiter.peek(10, high).allowed, true);
+  assert.is(limiter.decide(10, high).allowed, true);
+  assert.is(await limiter.acquire(10, high), 0);
+  assert.is(limiter.reserve(20, high).waitMs, 0);
+  const later = watch(clock, limiter.acquire(20, high));
+  await clock.advance(1000);
+  assert.is(later.at, 6000);
+  await clock.advance(10_000);
+  assert.is(low.at, 16_000);
+});
+
+test("a leaky bucket counts the waiters of all shares", async () => {
+  const clock = new FakeClock();
+  const policy = leakyBucket({ permitsPerSecond: 10, capacity: 3 });
+  const limiter = Limiter.create(policy, { clock, fair: true });
+  for (const share of ["a", "b", "c", "d"]) void limiter.acquire(1, { share });
+  assert.is(limiter.peek(1, { share: "e" }).waitMs, Infinity);
+  assert.instance(await failure(() => limiter.acquire(1, { share: "e" })), QueueFullError);
+  await clock.advance(1000);
+});
+
+test("drop-oldest drops callers of the share that waits for most", async () => {
+  const { clock, many, acquire } = busy({ maxWaiting: 5, onFull: "drop-oldest" });
+  const a = many("a", 4);
+  const b = acquire("b");
+  const c = acquire("c");
+  await clock.advance(0);
+  assert.instance(a[0]?.error, QueueFullError);
+  assert.is(b.at, undefined);
+  assert.is(c.at, undefined);
+  acquire("c", 5);
+  await clock.advance(0);
+  assert.instance(b.error, QueueFullError);
+  const refused = acquire("c", 50);
+  await clock.advance(10);
+  assert.instance(refused.error, QueueFullError);
+  await clock.advance(2000);
+});
+
+test("drop-oldest drops no reservation", async () => {
+  const { clock, limiter } = busy({ maxWaiting: 2, onFull: "drop-oldest" });
+  limiter.reserve(2, { share: "a" });
+  assert.instance(await failure(() => limiter.acquire(1, { share: "b" })), QueueFullError);
+  await clock.advance(1000);
+});
+
+test("callers without a share are a share of their own", async () => {
+  const { clock, limiter, order, many } = busy();
+  many("a", 3);
+  void limiter.acquire().then(() => order.push("none"));
+  await clock.advance(250);
+  assert.equal(order, ["a", "none"]);
+  await clock.advance(1000);
+});
+
+test("a table of many served shares is bounded, and the largest debts stay known", async () => {
+  const clock = new FakeClock();
+  const limiter = RateLimiter.create(1000, { clock, burstSeconds: 0, fair: true });
+  void limiter.acquire(5000, { share: "big" });
+  const all = Array.from({ length: 3000 }, (_, i) =>
+    watch(clock, limiter.acquire(1, { share: `tenant ${i}` })),
+  );
+  await clock.advance(7990);
+  const big = watch(clock, limiter.acquire(1, { share: "big" }));
+  const fresh = Array.from({ length: 20 }, () => watch(clock, limiter.acquire(1, { share: "x" })));
+  await clock.advance(1000);
+  assert.is(Math.max(...fresh.map(({ at = Infinity }) => at)) < (big.at ?? 0), true);
+  assert.is(
+    all.every(({ at }) => at !== undefined),
+    true,
+  );
+});
+
+test("a keyed limiter is fair within each key", async () => {
+  const { KeyedLimiter, smoothBursty } = await import("../../src/index.ts");
+  const clock = new FakeClock();
+  const policy = smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 });
+  const keyed = KeyedLimiter.create(policy, { clock, fair: true });
+  const limiter = keyed.for("one");
+  limiter.tryAcquire();
+  const order: string[] = [];
+  for (const share of ["a", "a", "a", "b"]) {
+    void limiter.acquire(1, { share }).then(() => order.push(share));
+  }
+  assert.is(limiter.peek(1, { share: "c" }).waitMs, 300);
+  assert.is(limiter.reserve(1, { share: "c" }).waitMs, 300);
+  assert.is(limiter.decide(1, { share: "c" }).allowed, false);
+  await clock.advance(1000);
+  assert.equal(order.join(""), "abaa");
+});
+
+test.run();

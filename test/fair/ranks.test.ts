@@ -1,0 +1,59 @@
+import fc from "fast-check";
+import * as assert from "uvu/assert";
+import { Ranks } from "../../src/fair/ranks.ts";
+import { Turn } from "../../src/fair/turn.ts";
+import { suite } from "../support/suite.ts";
+
+const test = suite("ranks");
+
+interface Member {
+  readonly turn: Turn<Member>;
+}
+
+const request = fc.record({
+  rank: fc.nat({ max: 2 }),
+  share: fc.constantFrom("a", "b", "c"),
+  permits: fc.constantFrom(1, 1, 2, 5),
+  weight: fc.constantFrom(1, 1, 2),
+});
+type Request = typeof request extends fc.Arbitrary<infer R> ? R : never;
+const step = fc.oneof(
+  request.map((asked) => ({ op: "append" as const, asked })),
+  request.map((asked) => ({ op: "charge" as const, asked })),
+  fc.constant({ op: "shift" as const }),
+  fc.constant({ op: "leave" as const }),
+);
+
+const turnOf = ({ rank, share, permits, weight }: Request) =>
+  new Turn<Member>(rank, share, permits, weight);
+
+test("a request is next exactly if it would be served first after it has joined", () => {
+  let isNextCount = 0;
+  let isNotCount = 0;
+  const isExact = (steps: Iterable<{ op: string; asked?: Request }>, aging: number) => {
+    const ranks = new Ranks<Member>(3, aging);
+    const members: Member[] = [];
+    let now = 0;
+    for (const { op, asked } of steps) {
+      now += 1;
+      const turn = asked && turnOf(asked);
+      if (op === "shift") ranks.shift(now);
+      else if (op === "leave") for (const member of members.splice(0, 2)) ranks.remove(member);
+      else if (turn !== undefined && op === "charge") ranks.charge(turn, now);
+      else if (turn !== undefined) {
+        const isNext = ranks.isNext(turn);
+        const member = { turn };
+        ranks.append(member, now);
+        assert.is(ranks.head === member, isNext);
+        members.push(member);
+        if (isNext) isNextCount += 1;
+        else isNotCount += 1;
+      }
+    }
+  };
+  const steps = fc.array(step, { minLength: 5, maxLength: 40, size: "max" });
+  fc.assert(fc.property(steps, fc.constantFrom(Infinity, 3, 10), isExact), { numRuns: 500 });
+  assert.ok(Math.min(isNextCount, isNotCount) > 500);
+});
+
+test.run();

@@ -1,0 +1,124 @@
+/** Random histories of limiters on a store that is slow, silent, or repeats and loses replies. */
+import FakeTimers from "@sinonjs/fake-timers";
+import fc from "fast-check";
+import * as assert from "uvu/assert";
+import { allOf, Limiter, type Reservation, tokenBucket } from "../../src/index.ts";
+import { type Store, StoreLimiter } from "../../src/store.ts";
+import { memoryStore } from "../../src/testing/index.ts";
+import { turn } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
+
+const test = suite("random histories of remote limiters", { timeoutMs: 120_000 });
+
+const FAULTS = ["none", "none", "none", "slow", "fails", "lost", "twice", "silent"] as const;
+type Fault = (typeof FAULTS)[number];
+
+const world = fc.record({
+  whenUnavailable: fc.constantFrom("throw", "wait", "local", "allow"),
+  fair: fc.boolean(),
+  prefetch: fc.constantFrom(undefined, { permits: 3, maxAgeMs: 50 }),
+  maxWaiting: fc.constantFrom(Infinity, 3),
+  faults: fc.array(fc.constantFrom(...FAULTS), { minLength: 1, maxLength: 20 }),
+});
+const step = fc.record({
+  verb: fc.constantFrom(
+    ...(["acquire", "acquire", "acquire", "timed", "reserve", "ready", "settle", "undo"] as const),
+    ...(["decide", "peek", "charge", "pause", "reset", "abort", "tick", "tick", "tick"] as const),
+  ),
+  on: fc.nat(4),
+  pick: fc.nat(500),
+});
+const history = fc.array(step, { maxLength: 60, size: "max" });
+
+const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
+
+/** Runs a call with a fault. */
+async function suffer<T>(fault: Fault, run: () => Promise<T>): Promise<T> {
+  if (fault === "slow") await sleep(30);
+  if (fault === "fails") throw new Error("ECONNREFUSED");
+  const reply = await run();
+  if (fault === "twice") return run();
+  if (fault === "lost") throw new Error("ECONNRESET");
+  if (fault === "silent") await sleep(1500);
+  return reply;
+}
+
+test("every call ends, close leaves nothing behind, and no caller is counted twice", async () => {
+  const property = fc.asyncProperty(world, history, async ({ faults, ...options }, steps) => {
+    const timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+    try {
+      const base = memoryStore();
+      let calls = 0;
+      const store: Store = {
+        breakerOf: () => base.breakerOf(),
+        run: (key, declared, requests, now, batchId) =>
+          suffer(faults[calls++ % faults.length] as Fault, () =>
+            base.run(key, declared, requests, now, batchId),
+          ),
+      };
+      const bucket = tokenBucket({ capacity: 5, refill: 5, everyMs: 1000 });
+      const remote = ["one", "one", "other"].map((name) =>
+        StoreLimiter.create(store, name, bucket, { ...options, instances: 2 }),
+      );
+      const [one, , other] = remote as [StoreLimiter, StoreLimiter, StoreLimiter];
+      const limiters = [...remote, allOf(one, other), allOf(one, Limiter.create(bucket))];
+      const pending = new Set<string>();
+      let abort = new AbortController();
+      const reservations: Reservation[] = [];
+      const track = async (what: string, call: () => unknown) => {
+        pending.add(what);
+        try {
+          await call();
+        } catch (error) {
+          const { code = error } = Object(error);
+          assert.match(`${code}`, /^(STORE_UNAVAILABLE|LIMITER_CLOSED|QUEUE_FULL|RESERV|enough)/);
+        } finally {
+          pending.delete(what);
+        }
+      };
+      const ends: Promise<unknown>[] = [];
+      for (const [i, { verb, on, pick }] of steps.entries()) {
+        const limiter = limiters[on] as (typeof limiters)[number];
+        const reservation = reservations[pick % Math.max(1, reservations.length)];
+        const { signal } = abort;
+        const permits = 1 + (pick % 2);
+        const act = {
+          acquire: () => limiter.acquire(permits, pick < 250 ? { signal } : {}),
+          timed: () => limiter.tryAcquire(permits, { timeoutMs: pick, signal }),
+          reserve: async () => void reservations.push(await limiter.reserve(permits)),
+          ready: () => reservation?.ready(pick < 250 ? { signal } : {}),
+          settle: () => reservation?.settle(permits),
+          undo: () => reservation?.undo(),
+          decide: () => limiter.decide(permits),
+          peek: () => limiter.peek(),
+          charge: () => limiter.charge(permits),
+          pause: () => limiter.pause(pick),
+          reset: () => limiter.reset(),
+          abort: () => {
+            abort.abort("enough");
+            abort = new AbortController();
+          },
+          tick: () => timers.tickAsync(pick),
+        }[verb];
+        const end = track(`${i}: ${verb}`, act);
+        if (verb === "tick") await end;
+        else ends.push(end);
+        if (pick % 3 === 0) await turn();
+      }
+      for (const limiter of remote) ends.push(track("close", () => limiter.close()));
+      for (let i = 0; i < 30; i++) {
+        await timers.tickAsync(500);
+        await turn();
+      }
+      assert.equal([...pending], []);
+      await Promise.all(ends);
+      for (const { stats } of remote) assert.is(stats.waiting, 0);
+      assert.is(timers.countTimers(), 0);
+    } finally {
+      timers.uninstall();
+    }
+  });
+  await fc.assert(property, { numRuns: Number(process.env.RUNS ?? 300) });
+});
+
+test.run();

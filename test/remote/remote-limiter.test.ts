@@ -1,0 +1,729 @@
+import { getEventListeners } from "node:events";
+import FakeTimers from "@sinonjs/fake-timers";
+import * as assert from "uvu/assert";
+import { writePolicies } from "../../src/algorithms/index.ts";
+import type { Limiter } from "../../src/api/limiter-api.ts";
+import {
+  gcra,
+  PermitsExceedCapacityError,
+  type Policy,
+  QueueFullError,
+  smoothBursty,
+  smoothWarmingUp,
+  tokenBucket,
+} from "../../src/index.ts";
+import { StoreUnavailableError } from "../../src/redis/index.ts";
+import type { RemoteLimiter } from "../../src/remote/remote-limiter.ts";
+import type { Answer } from "../../src/stores/store.ts";
+import { FakeClock } from "../../src/testing/index.ts";
+import { onHand } from "../support/limiter/remote.ts";
+import { failure, turn, watch } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
+
+const slow = smoothBursty({ permitsPerSecond: 1 });
+
+/** A limiter of one a second, on which the next permit is due in a second. */
+async function makeUsed(options: Parameters<typeof onHand>[1] = {}) {
+  const made = onHand(slow, options);
+  await made.limiter.charge(1);
+  return made;
+}
+
+const batches = suite("remote limiters, batches");
+
+batches("calls of one turn share a batch, in order, equal neighbours as one", async () => {
+  const { store, limiter } = onHand(smoothBursty({ permitsPerSecond: 10 }));
+  const [waited, tried, told, peeked] = await Promise.all([
+    limiter.acquire(),
+    limiter.tryAcquire(),
+    limiter.decide(),
+    limiter.peek(3),
+    limiter.charge(2),
+    limiter.pause(1000),
+    limiter.refund(1),
+    limiter.update(smoothBursty({ permitsPerSecond: 20 })),
+    limiter.reset(),
+    limiter.tryAcquire(1, 5),
+    limiter.tryAcquire(1, 5),
+    limiter.tryAcquire(1, { timeoutMs: 5 }),
+  ]);
+  assert.is(store.batches.length, 1);
+  assert.is(
+    store.sent(),
+    [
+      "reserve 1 within Infinity x1, reserve 1 within 0 x1, decide 1, peek 3, charge 2",
+      "pause 1000000, refund 1, set s20, reset, reserve 1 within 5000 x3",
+    ].join(", "),
+  );
+  assert.equal([waited, tried, told.allowed, peeked.waitMs], [0, false, false, 100]);
+});
+
+batches("charge and refund are checked against the policies in force", async () => {
+  const small = gcra({ limit: 2, periodMs: 1000 });
+  const { limiter } = onHand(small);
+  assert.instance(await failure(() => limiter.charge(5)), PermitsExceedCapacityError);
+  await limiter.update(gcra({ limit: 10, periodMs: 1000 }));
+  await limiter.charge(5);
+  assert.is((await limiter.peek()).remaining, 5);
+});
+
+batches("calls during a batch take the next one together", async () => {
+  const { store, limiter } = onHand(smoothBursty({ permitsPerSecond: 1000 }));
+  store.held = true;
+  const first = limiter.tryAcquire();
+  await turn();
+  const rest = [limiter.tryAcquire(2), limiter.tryAcquire(2)];
+  await turn();
+  rest.push(limiter.tryAcquire(2), limiter.tryAcquire());
+  await turn();
+  assert.is(store.batches.length, 1);
+  await store.deliver();
+  assert.is(store.batches.length, 2);
+  assert.is(store.sent(), "reserve 2 within 0 x3, reserve 1 within 0 x1");
+  assert.is(await first, true);
+  assert.equal(await Promise.all(rest), [false, false, false, false]);
+});
+
+batches("a lone call leaves in the same turn", async () => {
+  const { store, limiter } = onHand(slow);
+  const waited = limiter.acquire();
+  await Promise.resolve();
+  assert.is(store.batches.length, 1);
+  assert.is(await waited, 0);
+});
+
+batches("requests carry no time where the store has a clock of its own", async () => {
+  const told: unknown[] = [];
+  const { limiter, store } = onHand(slow, { epoch: undefined });
+  const { run } = store;
+  store.run = (key, declared, requests, now) => {
+    told.push([key, declared, now]);
+    return run.call(store, key, declared, requests, now);
+  };
+  await limiter.acquire();
+  assert.equal(told, [["key", "s1", undefined]]);
+});
+
+batches.run();
+
+// -- waiting --
+
+const waiting = suite("remote limiters, waiting");
+
+waiting("no caller is released early by the store's clock, however late the reply", async () => {
+  const { clock, store, limiter } = await makeUsed({ epoch: undefined });
+  store.held = true;
+  const acquired = watch(clock, limiter.acquire());
+  await clock.advance(400);
+  assert.is(acquired.at, undefined);
+  await store.deliver();
+  await clock.advance(999.999);
+  assert.is(acquired.at, undefined);
+  await clock.advance(0.001);
+  assert.equal([acquired.at, acquired.value], [1400, 1400]);
+});
+
+waiting("refunded permits go to the earliest callers, and later ones keep the pace", async () => {
+  const { clock, limiter } = await makeUsed();
+  const acquired = Array.from({ length: 5 }, () => watch(clock, limiter.acquire()));
+  await clock.advance(0);
+  await limiter.refund(3);
+  for (let i = 0; i < 2; i++) acquired.push(watch(clock, limiter.acquire()));
+  await clock.advance(1e6);
+  assert.equal(
+    acquired.map(({ at }) => at),
+    [1000, 2000, 3000, 3000, 4000, 4000, 5000],
+  );
+});
+
+waiting("a delayed reply delays no other caller", async () => {
+  const policy = smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 });
+  const { clock, store, limiter } = onHand(policy, { epoch: undefined });
+  await limiter.charge(5);
+  store.held = true;
+  const acquired = [watch(clock, limiter.acquire())];
+  await clock.advance(6000);
+  for (let i = 0; i < 4; i++) acquired.push(watch(clock, limiter.acquire()));
+  await store.deliver();
+  await clock.advance(1e6);
+  assert.equal(
+    acquired.map(({ at }) => at),
+    [7000, 6000, 8000, 9000, 11_000],
+  );
+});
+
+waiting("with a shared clock a slow reply costs no waiting time", async () => {
+  const { clock, store, limiter } = await makeUsed();
+  store.held = true;
+  const acquired = watch(clock, limiter.acquire());
+  await clock.advance(400);
+  await store.deliver();
+  await clock.advance(599.999);
+  assert.is(acquired.at, undefined);
+  await clock.advance(0.001);
+  assert.equal([acquired.at, acquired.value], [1000, 1000]);
+});
+
+waiting("first in, first out, over several batches", async () => {
+  const { clock, store, limiter } = await makeUsed();
+  const order: number[] = [];
+  const ask = (i: number, n: number) => limiter.acquire(n).then(() => order.push(i));
+  const all = [ask(0, 3), ask(1, 1)];
+  await turn();
+  store.held = true;
+  all.push(ask(2, 1), ask(3, 2));
+  await turn();
+  all.push(ask(4, 1));
+  await store.deliver();
+  await clock.advance(1e6);
+  await Promise.all(all);
+  assert.equal(order, [0, 1, 2, 3, 4]);
+});
+
+waiting("a late timer costs nothing: the next request counts as made on time", async () => {
+  const rate = 200;
+  const pace = async (lateMs: number) => {
+    const clock = new LateClock(lateMs);
+    const { limiter } = onHand(smoothBursty({ permitsPerSecond: rate, burstSeconds: 0 }), {
+      clock,
+    });
+    let count = 0;
+    (async () => {
+      for (;;) {
+        await limiter.acquire();
+        count += 1;
+      }
+    })().catch(() => {});
+    await clock.advance(10_000);
+    return count;
+  };
+  assert.is(await pace(0), rate * 10 + 1);
+  const late = await pace(3);
+  assert.ok(late <= rate * 10 + 1 && late >= rate * 10 - 1, `${late}`);
+  // beyond 10 ms it no longer counts as a late timer
+  assert.ok((await pace(40)) < rate * 9);
+});
+
+class LateClock extends FakeClock {
+  readonly #lateMs: number;
+
+  constructor(lateMs: number) {
+    super();
+    this.#lateMs = lateMs;
+  }
+
+  override wakeAt(timeMs: number, wake: () => void) {
+    return super.wakeAt(timeMs + this.#lateMs, wake);
+  }
+}
+
+waiting("pause delays local waiters and new callers of every process", async () => {
+  const { clock, store, limiter } = await makeUsed();
+  const other = onHand(slow, { clock, store }).limiter;
+  const here = watch(clock, limiter.acquire());
+  const there = watch(clock, other.acquire());
+  await clock.advance(0);
+  await limiter.pause(5000);
+  const { allowed, waitMs, remaining } = await other.peek();
+  assert.equal([allowed, waitMs, remaining], [false, 5000, 0]);
+  assert.is(await other.tryAcquire(1, 4999), false);
+  const later = watch(clock, other.acquire());
+  await clock.advance(10_000);
+  // the instant that the other process was promised before stays
+  assert.equal([here.at, there.at, later.at], [5000, 2000, 5000]);
+});
+
+waiting("callers whose instants lie in a pause keep their distances after it", async () => {
+  const { clock, store, limiter } = onHand(smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 }));
+  const controller = new AbortController();
+  const sleeping = [
+    ...Array.from({ length: 5 }, () => watch(clock, limiter.acquire())),
+    watch(clock, limiter.acquire(1, { signal: controller.signal })),
+    watch(clock, limiter.tryAcquire(1, 1200)),
+    watch(clock, limiter.tryAcquire(1, 10_000)),
+  ];
+  await clock.advance(150);
+  controller.abort(new Error("enough"));
+  const { length } = store.batches;
+  await limiter.pause(1000);
+  assert.is(store.batches.length, length + 1, "one batch");
+  await clock.advance(10_000);
+  assert.equal(
+    sleeping.map(({ at }) => at),
+    [0, 100, 1150, 1250, 1350, 150, 150, 1450],
+  );
+  assert.is(sleeping[6]?.value, false, "the caller cannot wait for that long");
+  assert.is((await limiter.peek()).allowed, true);
+});
+
+waiting("a request that can never pass is an error, for every verb", async () => {
+  const five = tokenBucket({ capacity: 5, refill: 5, everyMs: 1000 });
+  const { store, limiter } = onHand(five);
+  const verbs: (() => Promise<unknown>)[] = [
+    () => limiter.charge(6),
+    () => limiter.refund(6),
+    async () => {
+      store.run = async () => {
+        const never: Answer = {
+          wait: Infinity,
+          receipts: [],
+          slowest: 0,
+          quotas: [],
+          deficit: [],
+        };
+        return { inForce: writePolicies([five]), answers: [never] };
+      };
+      return limiter.acquire(6);
+    },
+    () => limiter.tryAcquire(6),
+    () => limiter.tryAcquire(6, 100),
+    () => limiter.reserve(6),
+    () => limiter.decide(6),
+    () => limiter.peek(6),
+  ];
+  for (const verb of verbs) {
+    const error = await failure(verb);
+    assert.instance(error, PermitsExceedCapacityError, `${verb}`);
+    const { facts } = error as PermitsExceedCapacityError;
+    assert.equal(facts, { policy: "default", permits: 6, capacity: 5 });
+  }
+});
+
+waiting.run();
+
+// -- aborting --
+
+const aborting = suite("remote limiters, aborting");
+
+/** Both verbs that wait. */
+const WAITING = {
+  acquire: (limiter: Limiter, signal: AbortSignal, n = 1) => limiter.acquire(n, { signal }),
+  tryAcquire: (limiter: Limiter, signal: AbortSignal, n = 1) =>
+    limiter.tryAcquire(n, { signal, timeoutMs: 1e6 }),
+};
+
+for (const [verb, wait] of Object.entries(WAITING)) {
+  aborting(`${verb}: an abort before the batch leaves sends nothing`, async () => {
+    const { clock, store, limiter } = await makeUsed();
+    const { length } = store.batches;
+    const controller = new AbortController();
+    const waited = watch<unknown>(clock, wait(limiter, controller.signal));
+    const reason = new Error("enough");
+    controller.abort(reason);
+    await clock.advance(0);
+    assert.is(waited.error, reason);
+    assert.is(store.batches.length, length);
+    assert.is(getEventListeners(controller.signal, "abort").length, 0);
+  });
+
+  aborting(`${verb}: an abort in flight rejects at once, and the grant is given back`, async () => {
+    const prefilled = smoothBursty({ permitsPerSecond: 1, burstSeconds: 5, prefilled: true });
+    for (const [policy, n, expected] of [
+      [slow, 1, "back 1 ()"],
+      [prefilled, 2, "back 2 (2)"],
+      [{ a: prefilled, b: slow }, 2, "back 2,2 (2,0)"],
+    ] as const) {
+      const { clock, store, limiter } = onHand(policy);
+      await limiter.charge(policy === slow ? 3 : 1);
+      const before = await limiter.peek();
+      store.held = true;
+      const controller = new AbortController();
+      const waited = watch<unknown>(clock, wait(limiter, controller.signal, n));
+      await turn();
+      const reason = new Error("enough");
+      controller.abort(reason);
+      await turn();
+      assert.is(waited.error, reason);
+      await store.deliver();
+      assert.is(store.sent(), expected);
+      if (policy === slow) assert.equal(await limiter.peek(), before);
+      assert.is(getEventListeners(controller.signal, "abort").length, 0);
+    }
+  });
+
+  aborting(`${verb}: an abort while waiting moves up later callers`, async () => {
+    const { clock, store, limiter } = await makeUsed();
+    const controller = new AbortController();
+    const first = watch(clock, limiter.acquire());
+    const waited = watch<unknown>(clock, wait(limiter, controller.signal));
+    const last = watch(clock, limiter.acquire());
+    await clock.advance(500);
+    const reason = new Error("enough");
+    controller.abort(reason);
+    await clock.advance(0);
+    assert.equal([waited.at, waited.error === reason], [500, true]);
+    assert.is(store.sent(), "back 1 ()");
+    assert.is((await limiter.peek()).waitMs, 2500);
+    await clock.advance(1e6);
+    assert.equal([first.at, last.at], [1000, 2000]);
+    assert.is(getEventListeners(controller.signal, "abort").length, 0);
+  });
+}
+
+aborting("a refusal that arrives after an abort gives nothing back", async () => {
+  const { store, limiter } = await makeUsed();
+  store.held = true;
+  const controller = new AbortController();
+  const { signal } = controller;
+  const refused = failure(() => limiter.tryAcquire(1, { timeoutMs: 5, signal }));
+  await turn();
+  controller.abort(new Error("enough"));
+  await refused;
+  const { length } = store.batches;
+  await store.deliver();
+  assert.is(store.batches.length, length);
+});
+
+aborting("one signal aborts many calls: waiting, in flight, and not sent yet", async () => {
+  const { clock, store, limiter } = await makeUsed();
+  const controller = new AbortController();
+  const { signal } = controller;
+  const waiters: Promise<unknown>[] = [];
+  const ask = (count: number) => {
+    for (let i = 0; i < count; i++) waiters.push(failure(() => limiter.acquire(1, { signal })));
+  };
+  ask(20);
+  await clock.advance(0);
+  store.held = true;
+  ask(30);
+  await turn();
+  ask(50);
+  assert.is(getEventListeners(signal, "abort").length, 1);
+  const reason = new Error("enough");
+  controller.abort(reason);
+  assert.ok((await Promise.all(waiters)).every((error) => error === reason));
+  await store.deliver();
+  await clock.advance(0);
+  assert.is((await limiter.peek()).waitMs, 1000);
+  assert.is(getEventListeners(signal, "abort").length, 0);
+});
+
+aborting("a reply removes the listener from the signal", async () => {
+  const { clock, limiter } = await makeUsed();
+  const { signal } = new AbortController();
+  const done = [
+    limiter.acquire(1, { signal }),
+    limiter.tryAcquire(1, { signal }),
+    limiter.tryAcquire(1, { signal, timeoutMs: 0 }),
+  ];
+  await clock.advance(1e6);
+  assert.equal(await Promise.all(done), [1000, true, false]);
+  assert.is(getEventListeners(signal, "abort").length, 0);
+});
+
+aborting.run();
+
+// -- maxWaiting --
+
+const crowded = suite("remote limiters, maxWaiting");
+
+crowded("maxWaiting counts the permits that are waited for, not the calls in flight", async () => {
+  const { clock, limiter } = onHand(smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 }), {
+    maxWaiting: 3,
+  });
+  await limiter.charge(1);
+  const waiters = [
+    watch(clock, limiter.acquire(2)),
+    watch<unknown>(clock, limiter.tryAcquire(2, 1e6)),
+    watch(clock, limiter.acquire(1)),
+    watch(clock, limiter.acquire(1)),
+    watch<unknown>(clock, limiter.reserve(1)),
+  ];
+  await clock.advance(0);
+  const [, tried, , full, reserved] = waiters;
+  assert.equal([tried?.value, tried?.at], [false, 0]);
+  for (const refused of [full, reserved]) {
+    assert.instance(refused?.error, QueueFullError);
+    const { facts = {} } = (refused?.error ?? {}) as QueueFullError;
+    assert.equal(facts, { limiter: "test", permits: 1, waiting: 3, maxWaiting: 3 });
+  }
+  await clock.advance(1000);
+  assert.is(waiters[0]?.at, 1000);
+  // no refused caller has taken anything beyond its slot
+  assert.ok((await limiter.peek()).waitMs <= 5000);
+  const another = watch(clock, limiter.acquire(2));
+  await clock.advance(1e6);
+  assert.is(another.error, undefined);
+});
+
+crowded("a full queue still grants what is due at once", async () => {
+  const { limiter } = onHand(slow, { maxWaiting: 0 });
+  assert.is(await limiter.acquire(), 0);
+  assert.instance(await failure(() => limiter.acquire()), QueueFullError);
+  assert.instance(await failure(() => limiter.reserve()), QueueFullError);
+  assert.is(await limiter.tryAcquire(1, 1e6), false);
+  assert.is((await limiter.peek()).waitMs, Infinity);
+});
+
+crowded("reservations count towards maxWaiting until they are due or cancelled", async () => {
+  const { clock, limiter } = await makeUsed({ maxWaiting: 2 });
+  const [kept, dropped] = [await limiter.reserve(), await limiter.reserve()];
+  assert.instance(await failure(() => limiter.acquire()), QueueFullError);
+  await dropped.cancel();
+  const waited = watch(clock, limiter.acquire());
+  await clock.advance(0);
+  assert.instance(await failure(() => limiter.reserve()), QueueFullError);
+  await clock.advance(1000);
+  assert.is(await kept.cancel(), false);
+  await limiter.reserve();
+  await clock.advance(1e6);
+  assert.is(waited.error, undefined);
+});
+
+crowded.run();
+
+// -- the store is unavailable --
+
+const away = suite("remote limiters, store unavailable");
+let timers: FakeTimers.Clock;
+
+away.before.each(() => {
+  timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+});
+
+away.after.each(() => {
+  timers.uninstall();
+});
+
+const everyVerb = (limiter: RemoteLimiter): Promise<unknown>[] => [
+  limiter.acquire(),
+  limiter.tryAcquire(),
+  limiter.tryAcquire(1, 5),
+  limiter.reserve(),
+  limiter.decide(),
+  limiter.peek(),
+  limiter.charge(1),
+  limiter.refund(1),
+  limiter.pause(1),
+  limiter.update(slow),
+  limiter.reset(),
+];
+
+away("every verb rejects with the cause, and the limiter works again after recovery", async () => {
+  const { store, limiter } = onHand(slow);
+  store.away = new Error("LOADING");
+  for (const outcome of await Promise.allSettled(everyVerb(limiter))) {
+    const { reason } = outcome as PromiseRejectedResult;
+    assert.instance(reason, StoreUnavailableError);
+    assert.is(reason.cause, store.away);
+    assert.equal(reason.facts, { limiter: "test", timeoutMs: 1000 });
+  }
+  store.away = undefined;
+  assert.is(await limiter.acquire(), 0);
+  await timers.tickAsync(0);
+  assert.is(timers.countTimers(), 0);
+});
+
+away("no reply: each call rejects within its time, and late grants are given back", async () => {
+  const { store, limiter } = onHand(slow, { epoch: 0 });
+  await limiter.charge(1);
+  const before = await limiter.peek();
+  store.held = true;
+  const signal = new AbortController().signal;
+  const asked = [
+    limiter.acquire(),
+    limiter.acquire(2, { signal }),
+    limiter.tryAcquire(1, 1e6),
+    limiter.tryAcquire(1, 5),
+    limiter.reserve(3),
+    limiter.decide(),
+    limiter.peek(),
+  ];
+  const told = Promise.allSettled(asked);
+  await timers.tickAsync(1000);
+  for (const outcome of await told) {
+    const { reason } = outcome as PromiseRejectedResult;
+    assert.instance(reason, StoreUnavailableError);
+    assert.match(reason.message, "no answer within 1000 ms");
+  }
+  assert.is(getEventListeners(signal, "abort").length, 0);
+  await store.deliver();
+  await timers.tickAsync(25);
+  assert.is(store.sent(), "back 3 (), back 1 (), back 2 (), back 1 ()");
+  assert.equal(await limiter.peek(), before);
+});
+
+away("a late reply to a peek gives no permits back", async () => {
+  const { store, limiter } = onHand(tokenBucket({ capacity: 10, refill: 1, everyMs: 1000 }));
+  await limiter.acquire(5);
+  store.held = true;
+  const asked = Promise.allSettled([limiter.peek(2), limiter.decide(3)]);
+  await timers.tickAsync(1000);
+  await asked;
+  await store.deliver();
+  await timers.tickAsync(25);
+  assert.is(store.sent(), "back 3 ()");
+  assert.is((await limiter.peek()).remaining, 5);
+});
+
+away("waitForStore: all callers wait for recovery", async () => {
+  const { store, limiter } = onHand(smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 }), {
+    whenUnavailable: "wait",
+  });
+  await limiter.reset();
+  store.away = new Error("gone");
+  const told = Promise.all([
+    limiter.decide(),
+    limiter.peek(),
+    limiter.reserve(),
+    limiter.charge(1),
+  ]);
+  const acquired = watch(new FakeClock(), limiter.acquire());
+  await timers.tickAsync(5000);
+  assert.ok(store.batches.length >= 5, `${store.batches.length} batches`);
+  store.away = undefined;
+  await timers.tickAsync(1500);
+  const [decided, peeked, reserved] = await told;
+  assert.equal([decided.allowed, peeked.waitMs, reserved.waitMs], [true, 1000, 1000]);
+  assert.is(acquired.error, undefined);
+});
+
+away("waitForStore: a time-out or a signal ends the wait", async () => {
+  const { clock, store, limiter } = onHand(slow, { whenUnavailable: "wait" });
+  store.away = new Error("gone");
+  const controller = new AbortController();
+  const { signal } = controller;
+  const [now, soon, later, acquired, forever] = [
+    watch(clock, limiter.tryAcquire()),
+    watch(clock, limiter.tryAcquire(1, { timeoutMs: 500, signal })),
+    watch(clock, limiter.tryAcquire(1, { timeoutMs: 5000, signal })),
+    watch(clock, limiter.acquire(1, { signal })),
+    watch(clock, limiter.tryAcquire(1, { signal })),
+  ];
+  await timers.tickAsync(100);
+  assert.equal([now.value, soon.value], [false, undefined]);
+  await timers.tickAsync(400);
+  assert.equal([soon.value, later.value], [false, undefined]);
+  const reason = new Error("enough");
+  controller.abort(reason);
+  await timers.tickAsync(0);
+  for (const { error } of [later, acquired, forever]) assert.is(error, reason);
+  assert.is(getEventListeners(signal, "abort").length, 0);
+  const { length } = store.batches;
+  await timers.tickAsync(2000);
+  assert.is(store.batches.length, length);
+  assert.is(timers.countTimers(), 0);
+});
+
+away("waitForStore: a time-out that was met in time stays met", async () => {
+  const { store, limiter } = onHand(slow, { whenUnavailable: "wait" });
+  store.away = new Error("gone");
+  const tried = limiter.tryAcquire(1, 500);
+  await timers.tickAsync(20);
+  store.away = undefined;
+  await timers.tickAsync(100);
+  assert.is(await tried, true);
+  assert.is(timers.countTimers(), 0);
+});
+
+away("waitForStore: a time-out of more than 2^31 ms does not end at once", async () => {
+  const { clock, store, limiter } = onHand(slow, { whenUnavailable: "wait" });
+  store.away = new Error("gone");
+  const tried = watch(clock, limiter.tryAcquire(1, 1e10));
+  await timers.tickAsync(60_000);
+  assert.is(tried.at, undefined);
+  store.away = undefined;
+  await timers.tickAsync(2000);
+  assert.is(tried.value, true);
+});
+
+away("waitForStore: a caller that aborts during a failed batch is not sent again", async () => {
+  const { store, limiter } = onHand(slow, { whenUnavailable: "wait" });
+  store.held = true;
+  const controller = new AbortController();
+  const { signal } = controller;
+  const given = failure(() => limiter.tryAcquire(1, { timeoutMs: 1e6, signal }));
+  await timers.tickAsync(10);
+  controller.abort(new Error("enough"));
+  await given;
+  await timers.tickAsync(1100);
+  assert.is(store.batches.length, 1);
+  assert.is(timers.countTimers(), 0);
+});
+
+away.run();
+
+const beside = suite("remote limiters, promised instants belong to one caller");
+
+/** Two processes that share one limiter. */
+function twoProcesses(policy: Policy) {
+  const here = onHand(policy);
+  const { clock, store } = here;
+  return { clock, here: here.limiter, there: onHand(policy, { clock, store }).limiter };
+}
+
+const unsaving = smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 });
+const policyStates = gcra({ limit: 1, periodMs: 1000, burst: 0 });
+const steps = tokenBucket({ capacity: 1, refill: 1, everyMs: 1000, stepped: true });
+for (const [name, policy, instants] of [
+  // the first at once, the one of the other process at 2 s; a caller after the abort comes behind
+  // it
+  ["smoothBursty without stored permits: the slot is lost", unsaving, [2000, 3000, 4000]],
+  [
+    "smoothBursty with stored permits: the slot is stored, like unused time",
+    slow,
+    [2000, 3000, 3000],
+  ],
+  [
+    "smoothWarmingUp: lost",
+    smoothWarmingUp({ permitsPerSecond: 1, warmupMs: 1 }),
+    [2000.5, 3000.5, 4000.5],
+  ],
+  ["gcra: lost", policyStates, [2000, 3000, 4000]],
+  ["tokenBucket: lost", tokenBucket({ capacity: 1, refill: 1, everyMs: 1000 }), [2000, 3000, 4000]],
+  ["tokenBucket, stepped: lost", steps, [2000, 3000, 4000]],
+] as const) {
+  beside(name, async () => {
+    const { clock, here, there } = twoProcesses(policy);
+    while ((await here.decide()).allowed);
+    const controller = new AbortController();
+    const gone = failure(() => here.acquire(1, { signal: controller.signal }));
+    await turn();
+    const promised = watch(clock, there.acquire());
+    await turn();
+    controller.abort();
+    await gone;
+    await turn();
+    const late = [watch(clock, here.acquire()), watch(clock, there.acquire())];
+    await clock.advance(10_000);
+    assert.equal(
+      [promised, ...late].map(({ at }) => at),
+      instants,
+    );
+  });
+}
+
+beside("a caller of another amount does not take over a permit that was given up", async () => {
+  const { clock, limiter } = onHand(unsaving);
+  await limiter.acquire();
+  const controller = new AbortController();
+  limiter.acquire(1, { signal: controller.signal }).catch(() => {});
+  const [two, one] = [watch(clock, limiter.acquire(2)), watch(clock, limiter.acquire(1))];
+  await turn();
+  controller.abort();
+  await clock.advance(10_000);
+  assert.equal([two.at, one.at], [2000, 4000]);
+});
+
+beside("when the last waiter leaves, no gap remains", async () => {
+  for (const policy of [slow, policyStates]) {
+    const { clock, here, there } = twoProcesses(policy);
+    await here.acquire();
+    const controllers: AbortController[] = [];
+    for (const limiter of [here, there, here]) {
+      const controller = new AbortController();
+      controllers.push(controller);
+      limiter.acquire(1, { signal: controller.signal }).catch(() => {});
+      await turn();
+    }
+    for (const controller of controllers.reverse()) {
+      controller.abort();
+      await turn();
+    }
+    const next = watch(clock, there.acquire());
+    await clock.advance(10_000);
+    assert.is(next.at, 1000);
+  }
+});
+
+beside.run();
