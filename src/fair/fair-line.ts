@@ -1,7 +1,6 @@
-import { instantOf, Line, type Promised } from "../queue/line.ts";
+import { instantOf, isTooLate, Line, type Promised } from "../queue/line.ts";
+import { type Supply, UNKNOWN } from "../queue/supply.ts";
 import type { LineEntry, Waiter } from "../queue/waiter.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
-import { Heap } from "./heap.ts";
 import type { Ranks } from "./ranks.ts";
 import type { Turn } from "./turn.ts";
 
@@ -11,21 +10,16 @@ import type { Turn } from "./turn.ts";
  * queues of their shares, where later callers may overtake them. They are replayed in the order of a forecast,
  * anew at each look.
  */
-export class FairLine extends Line {
+export class FairLine<S extends Supply = Supply> extends Line<S> {
   readonly #ranks: Ranks<Waiter>;
-  readonly #deadlines = new Heap<Turn<Waiter>>((a, b) => deadlineOf(a) < deadlineOf(b));
 
-  constructor(released: PolicyState, refuse: (waiter: Waiter) => void, ranks: Ranks<Waiter>) {
-    super(released, refuse);
+  constructor(released: S, refuse: (waiter: Waiter) => void, ranks: Ranks<Waiter>) {
+    super(released, refuse, true);
     this.#ranks = ranks;
   }
 
   override get head(): LineEntry | undefined {
     return super.head ?? this.#ranks.head;
-  }
-
-  override get urgent(): Waiter | undefined {
-    return this.#deadlines.first?.item;
   }
 
   override isNext(turn: Turn<Waiter>): boolean {
@@ -50,7 +44,6 @@ export class FairLine extends Line {
       return;
     }
     this.count(waiter, 1);
-    if (waiter.deadline < Infinity) this.#deadlines.push(turn);
   }
 
   override granted(turn: Turn<Waiter>, at: number): void {
@@ -87,17 +80,17 @@ export class FairLine extends Line {
     else this.replay(from);
   }
 
-  override replay(from: number, turn?: Turn<Waiter>): Readonly<Promised> {
-    const { policyState, at } = super.replay(from);
-    const promised: Promised = { policyState: policyState.copy(), at, last: undefined };
+  override replay(from: number, turn?: Turn<Waiter>): Readonly<Promised<S>> {
+    const { supply, at } = super.replay(from);
+    const promised: Promised<S> = { supply: supply.copy() as S, at, last: undefined };
     const refused: Waiter[] = [];
     this.#ranks.forecast(turn, (waiter) => {
       const instant = instantOf(waiter, promised);
-      if (Math.ceil(instant) > waiter.deadline) {
+      if (isTooLate(instant, waiter)) {
         refused.push(waiter);
         return undefined;
       }
-      promised.policyState.take(instant, waiter.taken);
+      if (instant < UNKNOWN) promised.supply.take(instant, waiter.taken);
       promised.at = instant;
       return instant;
     });
@@ -110,11 +103,5 @@ export class FairLine extends Line {
     if (at === undefined) this.#ranks.remove(waiter);
     else this.#ranks.shift(at);
     this.count(waiter, -1);
-    const { turn } = waiter;
-    if (turn !== undefined && turn.index >= 0) this.#deadlines.remove(turn);
   }
-}
-
-function deadlineOf({ item }: Turn<Waiter>): number {
-  return (item as Waiter).deadline;
 }

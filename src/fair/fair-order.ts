@@ -11,8 +11,8 @@ import {
 } from "../ground/check.ts";
 import { type Amount, sizeOf } from "../ground/permits.ts";
 import { FIFO, type Order } from "../queue/order.ts";
+import type { Supply } from "../queue/supply.ts";
 import type { Waiter } from "../queue/waiter.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
 import { FairLine } from "./fair-line.ts";
 import { Ranks } from "./ranks.ts";
 import { type Placed, Turn } from "./turn.ts";
@@ -57,7 +57,7 @@ class FairOrder implements Order {
     return new Turn(rank, share, sizeOf(amount), weight);
   }
 
-  line(released: PolicyState, refuse: (waiter: Waiter) => void): FairLine {
+  line<S extends Supply>(released: S, refuse: (waiter: Waiter) => void): FairLine<S> {
     return new FairLine(released, refuse, this.ranks());
   }
 

@@ -44,7 +44,7 @@
  * A share without waiters costs nothing, except that the finish tags of up to `REMEMBERED` shares are kept
  * until the server is idle: those that are furthest ahead of v.
  */
-import { Heap } from "./heap.ts";
+import { Heap } from "../ground/heap.ts";
 import { Share, type Turn } from "./turn.ts";
 
 /** How many shares without waiters are remembered at most. */

@@ -21,8 +21,6 @@ export class Turn<Item> {
   share: Share<Item> | undefined = undefined;
   before: Turn<Item> | undefined = undefined;
   after: Turn<Item> | undefined = undefined;
-  /** Its index in the heap of deadlines. */
-  index = -1;
 
   constructor(rank: number, name: string, size: number, weight: number) {
     this.rank = rank;

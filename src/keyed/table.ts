@@ -22,9 +22,9 @@ import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "../local/queueing-limiter.ts";
 import { FIFO } from "../queue/order.ts";
+import { PermitQueue } from "../queue/permit-queue.ts";
 import type { Account } from "../queue/reservation.ts";
 import { Timeline } from "../queue/timeline.ts";
-import { WaiterQueue } from "../queue/waiter-queue.ts";
 import { policyStateOn } from "../stores/joint-policy-state.ts";
 import { KeyStates } from "../stores/keys.ts";
 import { listPolicies, type Policies, renumber } from "../stores/policies.ts";
@@ -53,7 +53,7 @@ const MOST_KEYS = 1_000_000;
 
 /** A key with a queue of its own. */
 interface Awake {
-  readonly queue: WaiterQueue;
+  readonly queue: PermitQueue;
   readonly limiter: QueueingLimiter;
 }
 
@@ -266,7 +266,7 @@ export class KeyTable {
     }
     const { policies } = this.states;
     const state = policyStateOn(policies, policyState.state);
-    const queue = new WaiterQueue(this.#time, state, this.#options.order);
+    const queue = new PermitQueue(this.#time, state, this.#options.order);
     const account: Account = {
       charge: (more) => this.charge(key, more),
       refund: (less) => this.refund(key, less),

@@ -33,9 +33,9 @@ import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { Caller } from "../queue/caller.ts";
 import { FIFO, type Order } from "../queue/order.ts";
+import { PermitQueue } from "../queue/permit-queue.ts";
 import { type Account, GrantedReservation, QueuedReservation } from "../queue/reservation.ts";
 import type { Waiter } from "../queue/waiter.ts";
-import { WaiterQueue } from "../queue/waiter-queue.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
 
@@ -53,7 +53,7 @@ export function opened(
 ): ConstructorParameters<typeof QueueingLimiter> {
   const checked = checkLimiterOptions(options);
   const order = orderOf(options.fair);
-  const queue = WaiterQueue.over(checked.clock, (now, epoch) => open(policies, now, epoch), order);
+  const queue = PermitQueue.over(checked.clock, (now, epoch) => open(policies, now, epoch), order);
   return [queue, policies, { ...checked, order }];
 }
 
@@ -63,7 +63,7 @@ export interface QueueingOptions extends Pick<CheckedOptions, "maxWaiting" | "on
 }
 
 export class QueueingLimiter implements SharedLimiter, Counted {
-  readonly #queue: WaiterQueue;
+  readonly #queue: PermitQueue;
   readonly #account: Account;
   readonly #options: QueueingOptions;
   readonly #meter: Meter;
@@ -71,7 +71,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   #policies: PolicyList;
 
   constructor(
-    queue: WaiterQueue,
+    queue: PermitQueue,
     policies: PolicyList,
     options: QueueingOptions,
     account: Account = queue,
@@ -89,7 +89,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     try {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
-      const amount = this.#queue.policyState.amount(permits);
+      const amount = this.#queue.supply.amount(permits);
       const turn = this.#order.turnOf(options, amount);
       const now = this.#queue.now();
       if (this.#grants(now, amount, turn)) return AT_ONCE;
@@ -123,7 +123,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   ): boolean | Promise<boolean> {
     if (wait !== undefined) return this.#tryWithin(permits, wait);
     if (isTryOptions(permits)) return this.#tryWithin(1, permits);
-    const amount = this.#queue.policyState.amount(permits);
+    const amount = this.#queue.supply.amount(permits);
     const turn = this.#order.turnOf(undefined, amount);
     const now = this.#queue.now();
     if (this.#grants(now, amount, turn)) return true;
@@ -135,7 +135,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     try {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
-      const amount = this.#queue.policyState.amount(permits);
+      const amount = this.#queue.supply.amount(permits);
       const turn = this.#order.turnOf(shareIn(wait), amount);
       const now = this.#queue.now();
       if (this.#grants(now, amount, turn)) return Promise.resolve(true);
@@ -166,11 +166,11 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     backlog?: Backlog,
     isAwaited = false,
   ): LocalReservation {
-    const amount = this.#queue.policyState.amount(permits);
+    const amount = this.#queue.supply.amount(permits);
     const turn = this.#order.turnOf(options, amount);
     const now = this.#queue.now();
     if (this.#grants(now, amount, turn, backlog?.since)) {
-      return new GrantedReservation(this.#account, this.#queue.policyState, permits, amount);
+      return new GrantedReservation(this.#account, this.#queue.supply, permits, amount);
     }
     if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount, turn);
     if (backlog !== undefined) backlog.since = Math.min(backlog.since, now);
@@ -196,12 +196,12 @@ export class QueueingLimiter implements SharedLimiter, Counted {
 
   /** @param isReported whether a refusal is counted and published */
   #decide(permits: Permits, options: ShareOptions | undefined, isReported: boolean): Decision {
-    const amount = this.#queue.policyState.amount(permits);
+    const amount = this.#queue.supply.amount(permits);
     const turn = this.#order.turnOf(options, amount);
     const now = this.#queue.now();
     if (this.#grants(now, amount, turn)) {
-      const { policyState } = this.#queue;
-      return passing(policyState.names, policyState.quotas(now), amount);
+      const { supply } = this.#queue;
+      return passing(supply.names, supply.quotas(now), amount);
     }
     const refusal = this.#look(now, amount, turn);
     if (isReported) this.#meter.refused(amount, "too-long", () => refusal);
@@ -210,7 +210,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
 
   peek(permits: Permits = 1, options?: ShareOptions): Decision {
     checkShareOptions(options);
-    const amount = this.#queue.policyState.amount(permits);
+    const amount = this.#queue.supply.amount(permits);
     const turn = this.#order.turnOf(options, amount);
     const now = this.#queue.now();
     return this.#look(now, amount, turn);
@@ -227,11 +227,11 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   }
 
   charge(permits: Permits): void {
-    this.#queue.charge(this.#queue.possible(permits));
+    this.#queue.charge(this.#queue.checked(permits));
   }
 
   refund(permits: Permits): void {
-    this.#queue.refund(this.#queue.possible(permits));
+    this.#queue.refund(this.#queue.checked(permits));
   }
 
   pause(ms: number): void {
@@ -264,9 +264,9 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   [asMember](options?: ShareOptions): LocalAsked {
     return {
       meter: () => this.#meter,
-      amount: (permits) => this.#queue.policyState.amount(permits),
+      amount: (permits) => this.#queue.supply.amount(permits),
       decide: (permits) => this.#decide(permits, options, false),
-      full: (permits) => this.#full(this.#queue.policyState.amount(permits)),
+      full: (permits) => this.#full(this.#queue.supply.amount(permits)),
     };
   }
 

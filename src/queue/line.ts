@@ -1,19 +1,25 @@
 import type { Turn } from "../fair/turn.ts";
 import { LinkedList } from "../ground/linked-list.ts";
 import { type Amount, sizeOf } from "../ground/permits.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
+import { Deadlines } from "./deadlines.ts";
+import { type Supply, UNKNOWN } from "./supply.ts";
 import { Change, type LineEntry, type Waiter } from "./waiter.ts";
 
-/** The state after the waiters up to `last`, which is released at `at`. */
-export interface Promised {
-  readonly policyState: PolicyState;
+/** The supply after the waiters up to `last`, which is released at `at`. */
+export interface Promised<S extends Supply = Supply> {
+  readonly supply: S;
   at: number;
   last: LineEntry | undefined;
 }
 
 /** Returns when that waiter is released if it is the next one. */
-export function instantOf(waiter: Waiter, { policyState, at }: Readonly<Promised>): number {
-  return policyState.earliest(Math.max(waiter.asked, at), waiter.amount);
+export function instantOf(waiter: Waiter, { supply, at }: Readonly<Promised>): number {
+  return supply.earliest(Math.max(waiter.asked, at), waiter.amount);
+}
+
+/** Whether that instant is known to be after the waiter's deadline. */
+export function isTooLate(instant: number, { deadline }: Waiter): boolean {
+  return instant < UNKNOWN && Math.ceil(instant) > deadline;
 }
 
 /**
@@ -21,21 +27,25 @@ export function instantOf(waiter: Waiter, { policyState, at }: Readonly<Promised
  * the released waiters, on which the line is replayed as far as it has grown since the last look. Any place
  * can be removed in one step. `FairLine` has another order, and overrides what depends on it.
  */
-export class Line {
-  readonly #released: PolicyState;
+export class Line<S extends Supply = Supply> {
+  readonly #released: S;
   protected readonly refuse: (waiter: Waiter) => void;
   readonly #places = new LinkedList<LineEntry>();
-  #promised: Promised | undefined;
+  /** Kept where a waiter may miss its deadline although no other has changed. */
+  readonly #deadlines: Deadlines | undefined;
+  #promised: Promised<S> | undefined;
   #permits = 0;
   #awaited = 0;
 
   /**
    * @param released the state after the released waiters
    * @param refuse removes a waiter that could not start before its deadline
+   * @param isOvertaken whether later callers may overtake a waiter
    */
-  constructor(released: PolicyState, refuse: (waiter: Waiter) => void) {
+  constructor(released: S, refuse: (waiter: Waiter) => void, isOvertaken = false) {
     this.#released = released;
     this.refuse = refuse;
+    if (isOvertaken || released.isUncertain) this.#deadlines = new Deadlines();
   }
 
   /** How many permits the waiters ask for. */
@@ -52,9 +62,14 @@ export class Line {
     return this.#places.first;
   }
 
-  /** The waiter with the earliest deadline of those that later ones may overtake. */
+  /** The waiter with the earliest deadline of those whose instant may move back, or is not known. */
   get urgent(): Waiter | undefined {
-    return undefined;
+    return this.#deadlines?.first;
+  }
+
+  /** The waiters, in no order. */
+  *waiters(): Iterable<Waiter> {
+    yield* this.oldest();
   }
 
   /** Whether a request that is made now would be the head. */
@@ -95,10 +110,10 @@ export class Line {
   }
 
   /** Returns the state after all waiters. @param _turn on a fair limiter: only up to that request */
-  replay(from: number, _turn?: Turn<Waiter>): Readonly<Promised> {
+  replay(from: number, _turn?: Turn<Waiter>): Readonly<Promised<S>> {
     // a copy without any replayed waiter is outdated: the released state has changed since
     if (this.#promised?.last === undefined) {
-      this.#promised = { policyState: this.#released.copy(), at: from, last: undefined };
+      this.#promised = { supply: this.#released.copy() as S, at: from, last: undefined };
     }
     const promised = this.#promised;
     let place = promised.last === undefined ? this.#places.first : promised.last.after;
@@ -111,18 +126,18 @@ export class Line {
   }
 
   /** Replays one place; returns `false` if its instant would be later than its deadline. */
-  #promise(place: LineEntry, promised: Promised): boolean {
+  #promise(place: LineEntry, promised: Promised<S>): boolean {
     if (place instanceof Change) {
-      place.apply(promised.policyState);
+      place.apply(promised.supply);
       promised.at = Math.max(promised.at, place.since);
       return true;
     }
     const at = instantOf(place, promised);
-    if (Math.ceil(at) > place.deadline) {
+    if (isTooLate(at, place)) {
       this.refuse(place);
       return false;
     }
-    promised.policyState.take(at, place.taken);
+    if (at < UNKNOWN) promised.supply.take(at, place.taken);
     promised.at = at;
     return true;
   }
@@ -131,6 +146,8 @@ export class Line {
   protected count(waiter: Waiter, by: 1 | -1): void {
     this.#permits += by * sizeOf(waiter.amount);
     if (waiter.awaited) this.#awaited += by;
+    if (by > 0) this.#deadlines?.add(waiter);
+    else this.#deadlines?.delete(waiter);
   }
 
   /** Changes the amount of a waiter. */
@@ -140,10 +157,10 @@ export class Line {
   }
 
   /** Applies all changes now, in order, and removes them. */
-  applyChanges(policyState: PolicyState): void {
+  applyChanges(supply: S): void {
     for (const place of this.#places.toArray()) {
       if (!(place instanceof Change)) continue;
-      place.apply(policyState);
+      place.apply(supply);
       this.remove(place);
     }
   }

@@ -3,8 +3,8 @@ import { refuseShares } from "../api/options.ts";
 import type { Ranks } from "../fair/ranks.ts";
 import type { Placed, Turn } from "../fair/turn.ts";
 import type { Amount } from "../ground/permits.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
 import { Line } from "./line.ts";
+import type { Supply } from "./supply.ts";
 import type { Waiter } from "./waiter.ts";
 
 /** The order in which the waiters of a limiter are released. */
@@ -12,7 +12,7 @@ export interface Order {
   /** Checks the options of a call. Returns its place in the order; `undefined` where all calls are equal. */
   turnOf<Item = Waiter>(options: ShareOptions | undefined, amount: Amount): Turn<Item> | undefined;
   /** Returns the line of a limiter. @param released and `refuse`: see `Line` */
-  line(released: PolicyState, refuse: (waiter: Waiter) => void): Line;
+  line<S extends Supply>(released: S, refuse: (waiter: Waiter) => void): Line<S>;
   /** New queues of shares, one for each priority; `undefined` where there are no shares. */
   ranks<Member extends Placed<Member>>(): Ranks<Member> | undefined;
 }

@@ -7,8 +7,8 @@ import { toMillis } from "../ground/clock.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../ground/permits.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
+import type { PermitQueue } from "./permit-queue.ts";
 import { Waiter } from "./waiter.ts";
-import type { WaiterQueue } from "./waiter-queue.ts";
 
 /** Where the difference between the reserved and the used permits is charged or refunded. */
 export interface Account {
@@ -42,7 +42,7 @@ function replace(before: Amount, used: Amount): Amount {
 export class QueuedReservation extends Waiter implements LocalReservation {
   readonly permits: Permits;
   readonly waitMs: number;
-  readonly #queue: WaiterQueue;
+  readonly #queue: PermitQueue;
   readonly #account: Account;
   readonly #meter: Meter;
   #state: "waiting" | "ready" | "cancelled" = "waiting";
@@ -54,7 +54,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   #settle: ((waitedMs: number | Promise<never>) => void) | undefined;
 
   constructor(
-    queue: WaiterQueue,
+    queue: PermitQueue,
     account: Account,
     meter: Meter,
     permits: Permits,
@@ -100,7 +100,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   }
 
   settle(actual: Permits): void {
-    const used = this.#queue.policyState.amount(actual, atLeastZero);
+    const used = this.#queue.supply.amount(actual, atLeastZero);
     if (this.#isWaiting()) {
       this.#taken = replace(this.#taken, used);
       // the caller knows `waitMs`: fewer permits may shorten the wait, more must not lengthen it

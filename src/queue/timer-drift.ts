@@ -1,5 +1,5 @@
 import type { Amount } from "../ground/permits.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
+import type { Supply } from "./supply.ts";
 
 /** The longest lateness of a timer that is made up for, µs. More than this is a blocked event loop. */
 const LONGEST_CREDIT = 10_000;
@@ -40,9 +40,9 @@ export class LateCredit {
    * came back at once, or would have had to wait had the timer been on time. A caller that is slower than
    * the limit by itself gains nothing.
    */
-  from(now: number, policyState: PolicyState, amount: Amount): number {
+  from(now: number, supply: Supply, amount: Amount): number {
     const onTime = now - this.#lateBy;
-    return now < this.#until || policyState.earliest(onTime, amount) > onTime ? onTime : now;
+    return now < this.#until || supply.earliest(onTime, amount) > onTime ? onTime : now;
   }
 
   /** Ends the credit. */

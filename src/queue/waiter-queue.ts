@@ -1,49 +1,46 @@
 /**
- * The waiters of one limiter: one line over the state of the policies, first in, first out or in the order of a
+ * The waiters of one limiter: one line over what they wait for (`Supply`), first in, first out or in the order of a
  * fair limiter; one timer for the head of the line; and the signals that cancel waiters.
  *
- * The queue holds two states: the state after all *released* waiters, and the state after all waiters still in
+ * The queue holds two states of the supply: after all *released* waiters, and after all waiters still in
  * the line (`Line.replay`). The second is a copy of the first on which the line is replayed. It is made on
- * demand, and discarded when a waiter is cancelled or the numbers change. So a cancelled waiter leaves no gap,
+ * demand, and discarded when a waiter is cancelled or the supply changes. So a cancelled waiter leaves no gap,
  * and cancelling n waiters costs n steps.
  *
- * Each waiter is released at the instant at which the policies let it through. A late look at the line
+ * Each waiter is released at the instant at which the supply lets it through. A late look at the line
  * releases all waiters that are due, and accounts each at its own instant, so the lateness costs the line
  * no permits. A caller that was released late and calls again is treated as if the timer had been on
  * time: see `LateCredit`.
  *
  * All times are those of the limiter's `Timeline`.
  */
-import type { Policy } from "../algorithms/algorithm.ts";
-import { decisionOn } from "../api/decision.ts";
-import type { Decision } from "../api/limiter-api.ts";
 import type { Turn } from "../fair/turn.ts";
 import { AbortGroups } from "../ground/abort-groups.ts";
 import type { Clock, Timer } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
 import type { Line } from "./line.ts";
 import { FIFO, type Order } from "./order.ts";
+import { type Supply, UNKNOWN } from "./supply.ts";
 import { Timeline } from "./timeline.ts";
 import { LateCredit } from "./timer-drift.ts";
 import { Change, type Waiter } from "./waiter.ts";
 
 /** The first instant at which a request at the end of the line could be granted, and what precedes it. */
-interface Prospect {
+export interface Estimate<S> {
   readonly instant: number;
   /** When the request would be the head of the line. */
   readonly from: number;
-  /** The state after all waiters before it. */
-  readonly policyState: PolicyState;
+  /** The supply after all waiters before it. */
+  readonly supply: S;
   /** Whether no caller waits before it. */
   readonly isFirst: boolean;
 }
 
-export class WaiterQueue {
-  /** The state after all released waiters. */
-  readonly policyState: PolicyState;
+export class WaiterQueue<S extends Supply = Supply> {
+  /** The supply after all released waiters. */
+  readonly supply: S;
   readonly #time: Timeline;
-  readonly #line: Line;
+  readonly #line: Line<S>;
   readonly #late = new LateCredit();
   readonly #signals = new AbortGroups<Waiter>((waiter, reason) => {
     // read before the removal: the waiter's instants are valid only while it is in the line
@@ -66,29 +63,34 @@ export class WaiterQueue {
   #stale = false;
 
   /** @param order of the waiters; default first in, first out */
-  constructor(time: Timeline, policyState: PolicyState, order: Order = FIFO) {
+  constructor(time: Timeline, supply: S, order: Order = FIFO) {
     this.#time = time;
-    this.policyState = policyState;
-    this.#line = order.line(policyState, (waiter) => this.#refuse(waiter));
+    this.supply = supply;
+    this.#line = order.line(supply, (waiter) => this.#refuse(waiter));
   }
 
   /**
    * Creates a queue with a timeline of its own.
    *
-   * @param open creates the state at `now`; `epoch` is the Unix time of the queue's 0, whole microseconds
+   * @param open creates the supply at `now`; `epoch` is the Unix time of the queue's 0, whole microseconds
    * @param order of the waiters; default first in, first out
    */
-  static over(
+  static over<Own extends Supply, Queue extends WaiterQueue<Own>>(
+    this: new (
+      time: Timeline,
+      supply: Own,
+      order?: Order,
+    ) => Queue,
     clock: Clock,
-    open: (now: number, epoch: number) => PolicyState,
+    open: (now: number, epoch: number) => Own,
     order?: Order,
-  ): WaiterQueue {
+  ): Queue {
     const time = new Timeline(
       clock,
       () => queue.rearm(),
       (by) => queue.rebase(by),
     );
-    const queue = new WaiterQueue(time, open(time.last, time.epoch), order);
+    const queue = new this(time, open(time.last, time.epoch), order);
     return queue;
   }
 
@@ -111,10 +113,10 @@ export class WaiterQueue {
     return this.#isEmpty && this.#time.last >= Math.max(this.#pausedUntil, this.#late.until);
   }
 
-  /** The state after all waiters; read-only. */
-  get outcome(): PolicyState {
+  /** The supply after all waiters; read-only. */
+  get outcome(): S {
     this.catchUp();
-    return this.#isEmpty ? this.policyState : this.#line.replay(this.#from).policyState;
+    return this.#isEmpty ? this.supply : this.#line.replay(this.#from).supply;
   }
 
   /**
@@ -126,12 +128,12 @@ export class WaiterQueue {
   grant(now: number, amount: Amount, since = Infinity, turn?: Turn<Waiter>): boolean {
     const free = this.#line.head === undefined && now >= this.#specialUntil && now <= since;
     const from = free ? now : this.#grantFrom(now, amount, since, turn);
-    const at = this.policyState.earliest(from, amount);
+    const at = this.supply.earliest(from, amount);
     if (at > now) {
-      this.#possible(at, amount);
+      this.possible(at, amount);
       return false;
     }
-    this.policyState.take(at, amount, now);
+    this.supply.take(at, amount, now);
     if (at > this.#floor) this.#floor = at;
     this.#line.granted(turn, at);
     return true;
@@ -147,63 +149,43 @@ export class WaiterQueue {
     return from;
   }
 
-  /**
-   * Returns the decision for a request that is made now. `waitMs` is `Infinity` if it may not wait.
-   *
-   * @param hasRoom whether `maxWaiting` lets it wait
-   */
-  look(now: number, amount: Amount, hasRoom: () => boolean, turn?: Turn<Waiter>): Decision {
-    const { instant, from, policyState, isFirst } = this.#lookAhead(now, amount, turn);
-    const full = instant > now ? this.#overflowing(now, amount) : -1;
-    const mayWait = full < 0 && (instant <= now || hasRoom());
-    const wait = mayWait ? instant - now : Infinity;
-    return decisionOn(policyState, now, from, amount, wait, full, isFirst);
-  }
-
   /** Returns the first instant at which the permits could be used, behind the waiters before this one. */
   instant(now: number, amount: Amount, turn?: Turn<Waiter>): number {
-    return this.#lookAhead(now, amount, turn).instant;
+    return this.estimate(now, amount, turn).instant;
   }
 
-  #lookAhead(now: number, amount: Amount, turn: Turn<Waiter> | undefined): Prospect {
+  protected estimate(now: number, amount: Amount, turn: Turn<Waiter> | undefined): Estimate<S> {
     this.#release(now);
     let from = this.#onTime(now, amount);
-    let { policyState } = this;
+    let { supply } = this;
     const isFirst = this.#line.isNext(turn);
     if (!isFirst) {
       const promised = this.#line.replay(this.#from, turn);
       from = Math.max(from, promised.at);
-      policyState = promised.policyState;
+      supply = promised.supply;
     }
-    const instant = this.#possible(policyState.earliest(from, amount), amount);
-    return { instant, from, policyState, isFirst };
+    const instant = this.possible(supply.earliest(from, amount), amount);
+    return { instant, from, supply, isFirst };
   }
 
   /** Returns from when a request that is made now, with no waiter in front, may be granted. */
   #onTime(now: number, amount: Amount): number {
-    return Math.max(this.#late.from(now, this.policyState, amount), this.#pausedUntil);
+    return Math.max(this.#late.from(now, this.supply, amount), this.#pausedUntil);
   }
 
-  /** Returns whether a policy does not let that many permits wait behind the present waiters. */
+  /** Returns whether the supply does not let that much be waited for behind the present waiters. */
   overflows(now: number, amount: Amount): boolean {
-    return this.#overflowing(now, amount) >= 0;
+    return this.overflowing(now, amount) >= 0;
   }
 
-  #overflowing(now: number, amount: Amount): number {
-    return this.policyState.isBounded ? this.outcome.overflowing(now, amount) : -1;
+  protected overflowing(now: number, amount: Amount): number {
+    return this.supply.isBounded ? this.outcome.overflowing(now, amount) : -1;
   }
 
-  /** Checks the permits of a request, and that the policies could ever let them through. */
-  possible(permits: unknown): Amount {
-    const amount = this.policyState.amount(permits);
-    this.#possible(this.policyState.earliest(this.now(), amount), amount);
-    return amount;
-  }
-
-  /** Returns the instant. @throws PermitsExceedCapacityError if it is `Infinity` */
-  #possible(instant: number, amount: Amount): number {
+  /** Returns the instant. @throws the error of the supply if it is `Infinity` */
+  protected possible(instant: number, amount: Amount): number {
     if (instant < Infinity) return instant;
-    throw this.policyState.excess(this.#time.last, amount);
+    throw this.supply.excess(this.#time.last, amount);
   }
 
   add(waiter: Waiter): void {
@@ -259,37 +241,21 @@ export class WaiterQueue {
     this.#retime();
   }
 
-  /** Takes the permits whatever the state; the waiters are delayed accordingly. */
-  charge(amount: Amount): void {
-    this.change((policyState, now) => policyState.take(now, amount));
-  }
-
-  refund(amount: Amount): void {
-    this.change((policyState, now) => policyState.giveBack(now, amount));
-  }
-
-  resize(policies: readonly Policy[]): void {
-    this.change((policyState, now, epoch) => policyState.resize(now, policies, epoch));
-  }
-
-  /** Applies a change to the state when its turn in the line comes. */
-  change(deed: (policyState: PolicyState, now: number, epoch: number) => void): void {
+  /** Applies a change to the supply when its turn in the line comes. */
+  change(apply: (supply: S, now: number, epoch: number) => void): void {
     this.catchUp();
     const { last: now, epoch } = this.#time;
-    const change = new Change(now, (policyState) => deed(policyState, now, epoch));
+    const change = new Change(now, (supply) => apply(supply as S, now, epoch));
     this.#line.append(change, this.#from);
     this.#retime();
   }
 
-  /**
-   * Replaces the state by a new one and ends any pause. The waiters in the line take from the new state,
-   * in order.
-   */
-  reset(): void {
+  /** Makes the supply as if new and ends any pause. The waiters in the line take from it, in order. */
+  protected restart(apply: (now: number, epoch: number) => void): void {
     this.catchUp();
     const { last: now, epoch } = this.#time;
-    this.#line.applyChanges(this.policyState);
-    this.policyState.restart(now, epoch);
+    this.#line.applyChanges(this.supply);
+    apply(now, epoch);
     this.#floor = now;
     this.#pausedUntil = now;
     this.#late.grant(0, now);
@@ -311,7 +277,7 @@ export class WaiterQueue {
   #release(now: number): void {
     for (let place = this.#line.head; place !== undefined; place = this.#line.head) {
       if (place instanceof Change) {
-        place.apply(this.policyState);
+        place.apply(this.supply);
         this.#floor = Math.max(this.#floor, place.since);
         this.#line.remove(place);
       } else {
@@ -323,9 +289,9 @@ export class WaiterQueue {
         }
         if (at > now) break;
         // a reservation that no caller awaits starts at its instant, by its holder's own timer
-        this.policyState.take(at, place.taken, place.awaited ? now : at);
+        this.supply.take(at, place.taken, place.awaited ? now : at);
         // the waiters behind it were promised instants that follow its booked one
-        if (now > at && this.policyState.isStrict) this.#line.discard();
+        if (now > at && this.supply.isStrict) this.#line.discard();
         this.#floor = at;
         if (place.awaited) this.#late.grant(now - at, now);
         this.#leave(place, at);
@@ -336,7 +302,7 @@ export class WaiterQueue {
   }
 
   #instantOf(waiter: Waiter): number {
-    return this.policyState.earliest(Math.max(waiter.asked, this.#from), waiter.amount);
+    return this.supply.earliest(Math.max(waiter.asked, this.#from), waiter.amount);
   }
 
   /** No waiter is released before this instant. */
@@ -395,7 +361,8 @@ export class WaiterQueue {
   #arm(): void {
     const { head, isAwaited, urgent } = this.#line;
     const isDue = isAwaited && head !== undefined && !(head instanceof Change);
-    const due = isDue ? Math.min(this.#instantOf(head), urgent?.deadline ?? Infinity) : undefined;
+    const next = isDue ? Math.min(this.#instantOf(head), urgent?.deadline ?? Infinity) : UNKNOWN;
+    const due = next < UNKNOWN ? next : undefined;
     if (this.#timer !== undefined && due === this.#timerAt) return;
     this.#timer?.cancel();
     this.#timerAt = due;
@@ -419,7 +386,7 @@ export class WaiterQueue {
   /** Subtracts `by` from all instants; refuses while there are waiters, which hold instants of their own. */
   rebase(by: number): boolean {
     if (!this.#isEmpty) return false;
-    this.policyState.shift(-by);
+    this.supply.shift(-by);
     this.#floor -= by;
     this.#pausedUntil -= by;
     this.#late.rebase(by);

@@ -1,12 +1,13 @@
 import type { Turn } from "../fair/turn.ts";
 import type { Amount } from "../ground/permits.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
+
+import type { Supply } from "./supply.ts";
 
 /** An entry of the line: a waiter, or a change. */
 export type LineEntry = Waiter | Change;
 
 /**
- * A change of the policies' state that takes its turn in the line: new numbers, a charge, a refund.
+ * A change of the supply that takes its turn in the line: new numbers, a charge, a refund.
  */
 export class Change {
   before: LineEntry | undefined = undefined;
@@ -15,9 +16,9 @@ export class Change {
   readonly turn = undefined;
   /** When it applies, µs. */
   readonly since: number;
-  readonly apply: (policyState: PolicyState) => void;
+  readonly apply: (supply: Supply) => void;
 
-  constructor(since: number, apply: (policyState: PolicyState) => void) {
+  constructor(since: number, apply: (supply: Supply) => void) {
     this.since = since;
     this.apply = apply;
   }

@@ -7,9 +7,9 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import { passing } from "../api/decision.ts";
 import type { Decision } from "../api/limiter-api.ts";
 import type { Amount } from "../ground/permits.ts";
+import { PermitQueue } from "../queue/permit-queue.ts";
 import { Timeline } from "../queue/timeline.ts";
 import { Waiter } from "../queue/waiter.ts";
-import { WaiterQueue } from "../queue/waiter-queue.ts";
 import { lackedMore, sharesOf } from "../stores/outage-policy-state.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
@@ -39,7 +39,7 @@ export class LocalFallback implements Here {
   readonly #host: HereHost;
   readonly #share: LocalShare;
   readonly #time: Timeline;
-  readonly #queue: WaiterQueue;
+  readonly #queue: PermitQueue;
   /** The state as if no request had been granted in this process. */
   readonly #idle: PolicyState;
   /** The same, as if the store had run the changes that were sent before the outage. */
@@ -66,7 +66,7 @@ export class LocalFallback implements Here {
     const policies = { ...parts.declared, list: this.#policies };
     const policyState = share.open(policies, this.#fraction, last, epoch);
     this.#idle = policyState.copy();
-    this.#queue = new WaiterQueue(this.#time, policyState);
+    this.#queue = new PermitQueue(this.#time, policyState);
     this.#askedAgainAt = this.#queue.now() + SHARE_HOLDS;
   }
 
@@ -78,9 +78,7 @@ export class LocalFallback implements Here {
   /** Whether no caller waits, no permits are missing and no pause holds. */
   get isIdle(): boolean {
     const now = this.#queue.now();
-    return (
-      this.#queue.isIdle && this.#queue.policyState.deficit(now).every((permits) => permits === 0)
-    );
+    return this.#queue.isIdle && this.#queue.supply.deficit(now).every((permits) => permits === 0);
   }
 
   admit(visitor: Visitor): void {
@@ -133,7 +131,7 @@ export class LocalFallback implements Here {
     const now = this.#now();
     if (verb === "decide" && queue.grant(now, amount)) {
       this.#parts.stats.granted(amount);
-      return passing(queue.policyState.names, queue.policyState.quotas(now), amount);
+      return passing(queue.supply.names, queue.supply.quotas(now), amount);
     }
     return queue.look(now, amount, () => this.#host.hasRoom(amount));
   }

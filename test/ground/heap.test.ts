@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import * as assert from "uvu/assert";
-import { Heap } from "../../src/fair/heap.ts";
+import { Heap } from "../../src/ground/heap.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("heap");

@@ -1,0 +1,49 @@
+/** The queue of a limiter in this process: its waiters draw from the state of the policies. */
+import type { Policy } from "../algorithms/algorithm.ts";
+import { decisionOn } from "../api/decision.ts";
+import type { Decision } from "../api/limiter-api.ts";
+import type { Turn } from "../fair/turn.ts";
+import type { Amount } from "../ground/permits.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
+import type { Waiter } from "./waiter.ts";
+import { WaiterQueue } from "./waiter-queue.ts";
+
+export class PermitQueue extends WaiterQueue<PolicyState> {
+  /**
+   * Returns the decision for a request that is made now. `waitMs` is `Infinity` if it may not wait.
+   *
+   * @param hasRoom whether `maxWaiting` lets it wait
+   */
+  look(now: number, amount: Amount, hasRoom: () => boolean, turn?: Turn<Waiter>): Decision {
+    const { instant, from, supply, isFirst } = this.estimate(now, amount, turn);
+    const full = instant > now ? this.overflowing(now, amount) : -1;
+    const mayWait = full < 0 && (instant <= now || hasRoom());
+    const wait = mayWait ? instant - now : Infinity;
+    return decisionOn(supply, now, from, amount, wait, full, isFirst);
+  }
+
+  /** Checks the permits of a request, and that the policies could ever let them through. */
+  checked(permits: unknown): Amount {
+    const amount = this.supply.amount(permits);
+    this.possible(this.supply.earliest(this.now(), amount), amount);
+    return amount;
+  }
+
+  /** Takes the permits whatever the state; the waiters are delayed accordingly. */
+  charge(amount: Amount): void {
+    this.change((state, now) => state.take(now, amount));
+  }
+
+  refund(amount: Amount): void {
+    this.change((state, now) => state.giveBack(now, amount));
+  }
+
+  resize(policies: readonly Policy[]): void {
+    this.change((state, now, epoch) => state.resize(now, policies, epoch));
+  }
+
+  /** Forgets all that was used, and ends any pause. */
+  reset(): void {
+    this.restart((now, epoch) => this.supply.restart(now, epoch));
+  }
+}
