@@ -26,6 +26,7 @@ export type {
   WaitOptions,
 } from "./api/limiter-api.ts";
 export type { FairOptions, LimiterOptions, OnFull } from "./api/options.ts";
+export type { RunOptions } from "./api/slots-options.ts";
 export type { Counted, LimiterStats } from "./api/stats.ts";
 export { allOf } from "./combine/all-of.ts";
 export {

@@ -121,9 +121,13 @@ export interface PlaceQueue {
    * instant of the grant, before any other caller can look, so a place that it gives back at once was never
    * seen as taken. It does not throw.
    */
-  acquire<T>(options: WaitOptions, held: (place: HeldPlace) => T): Promise<T>;
+  acquire<T>(slots: number, options: WaitOptions, held: (place: HeldPlace) => T): Promise<T>;
   /** The same; resolves to undefined when the time is over, or if no more callers may wait. */
-  tryAcquire<T>(wait: TryOptions, held: (place: HeldPlace) => T): Promise<T | undefined>;
+  tryAcquire<T>(
+    slots: number,
+    wait: TryOptions,
+    held: (place: HeldPlace) => T,
+  ): Promise<T | undefined>;
   /** Whether it takes the options that name the share of a call. */
   readonly isFair: boolean;
   /** The time by which `tryAcquire` measures, ms. */
@@ -208,15 +212,17 @@ export interface LocalAsked {
 
 /** A member that can be asked and charged at once. */
 export interface Takeable {
-  look(permits: Permits, longestMs: number): Look;
-  take(permits: Permits, longestMs: number): Look;
+  look(permits: Permits, longestMs: number, share?: ShareOptions): Look;
+  take(permits: Permits, longestMs: number, share?: ShareOptions): Look;
 }
 
 /** A part of a request to limiters in this process. */
 type LocalPart = Omit<Part, "member"> & { readonly member: Takeable };
 
 export function lookAtOnce(parts: readonly LocalPart[]): readonly Look[] {
-  return parts.map(({ member, permits, longestMs }) => member.look(permits, longestMs));
+  return parts.map(({ member, permits, longestMs, share }) => {
+    return member.look(permits, longestMs, share);
+  });
 }
 
 /** Looks at all at one instant, then takes from all. No other code runs in between. */
@@ -225,9 +231,9 @@ export function takeAtOnce(parts: readonly LocalPart[]): readonly Look[] {
   const passes = parts.every(({ isOptional }, i) => isOptional || looks[i]?.passes === true);
   if (!passes) return looks;
   const answers: Look[] = [];
-  for (const [i, { member, permits, longestMs, isOptional }] of parts.entries()) {
+  for (const [i, { member, permits, longestMs, isOptional, share }] of parts.entries()) {
     const before = looks[i] as Look;
-    const answer = before.passes ? member.take(permits, longestMs) : before;
+    const answer = before.passes ? member.take(permits, longestMs, share) : before;
     // the same limiter occurs twice, or a key table is full
     if (!answer.passes && !isOptional) {
       for (const { taken } of answers.toReversed()) void taken?.undo();

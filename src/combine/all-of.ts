@@ -51,10 +51,10 @@ import {
 
 /** A concurrency limiter, in this process or on Redis. */
 export interface LocalPlaces extends Places {
-  tryAcquire(): Disposable | undefined;
+  tryAcquire(slots?: number): Disposable | undefined;
 }
 export interface Places {
-  tryAcquire(): unknown;
+  tryAcquire(slots?: number): unknown;
   [asMember](): PlacesMember;
 }
 

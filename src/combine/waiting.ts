@@ -61,9 +61,10 @@ export interface RateEntry<L = Limiter> {
 /** A limiter for which a combination can wait. */
 type Awaitable = Pick<Limiter, "reserve"> | BoundLimiter;
 
-/** A concurrency limiter of a combination, and the share of the call if it is fair. */
+/** A concurrency limiter of a combination; the slots of the call, and its share if the limiter is fair. */
 export interface PlaceEntry {
   readonly member: PlacesMember;
+  readonly slots: number;
   readonly share: ShareOptions | undefined;
 }
 
@@ -106,12 +107,18 @@ export function entriesOf(
 }
 
 export function partsOf(
-  entries: readonly { readonly member: Member; readonly share?: ShareOptions | undefined }[],
+  entries: readonly (
+    | { readonly member: Member }
+    | { readonly member: Member; readonly slots: number; readonly share: ShareOptions | undefined }
+  )[],
   permits: Permits,
   longestMs: number,
 ): readonly Part[] {
-  return entries.map(({ member, share }) => {
-    return { member, permits, longestMs, isOptional: false, share };
+  return entries.map((entry) => {
+    const { member } = entry;
+    const terms = { longestMs, isOptional: false };
+    if (!("slots" in entry)) return { member, permits, ...terms };
+    return { member, permits: entry.slots, share: entry.share, ...terms };
   });
 }
 
@@ -232,7 +239,7 @@ async function waitFor(
 }
 
 async function waitForPlace(
-  { member: { queue }, share }: PlaceEntry,
+  { member: { queue }, slots, share }: PlaceEntry,
   signal: AbortSignal | undefined,
   leftMs: number,
   kept: Taken[],
@@ -250,8 +257,8 @@ async function waitForPlace(
   };
   const got =
     leftMs === Infinity
-      ? await queue.acquire(options, held)
-      : await queue.tryAcquire({ timeoutMs: leftMs, ...options }, held);
+      ? await queue.acquire(slots, options, held)
+      : await queue.tryAcquire(slots, { timeoutMs: leftMs, ...options }, held);
   if (got === undefined) return undefined;
   return { waitedMs: Math.max(0, queue.now() - before), looks: await got.looks };
 }

@@ -2,9 +2,10 @@
 
 import type { ShareOptions, TryOptions, WaitOptions } from "../api/limiter-api.ts";
 import { checkTryOptions, checkWaitOptions, shareIn } from "../api/options.ts";
-import type { HeldPlace, Part, PlacesMember, Taken } from "../api/participant.ts";
+import type { HeldPlace, PlacesMember, Taken } from "../api/participant.ts";
+import { type RunOptions, tryArguments } from "../api/slots-options.ts";
 import { inTime } from "../api/timeout.ts";
-import { checkFunction } from "../ground/check.ts";
+import { checkFunction, checkNumber, wholeAtLeastOne } from "../ground/check.ts";
 import { VERSION } from "../ground/copies.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
@@ -40,20 +41,23 @@ export interface LocalCombinedLease extends Disposable, AsyncDisposable {
 /** Limits how many calls run at once, and how often they start. */
 export interface LeasingLimiter {
   /**
-   * Waits until each concurrency limiter has a place and each rate limiter a permit, then takes them all.
+   * Waits until each concurrency limiter has the slots and each rate limiter a permit, then takes them all.
    * It holds nothing while it waits, unless other callers were first again and again: then it keeps its
-   * place until it gets its permits. If it fails or is aborted, nothing is taken.
+   * slots until it gets its permits. If it fails or is aborted, nothing is taken.
    *
+   * @param slots how many it takes of each concurrency limiter: a whole number, 1 or more. Default 1. Whatever it
+   *   is, the call takes one permit of each rate limiter
    * @param options.signal ends the wait; what was granted is given back
    * @param options.share, options.weight, options.priority the share it counts for, where a limiter is fair
    * @returns the lease
    * @throws (as a rejection) QueueFullError, StoreUnavailableError, or the signal's own reason
    */
-  acquire(options?: WaitOptions): Promise<CombinedLease>;
+  acquire(slots?: number, options?: WaitOptions): Promise<CombinedLease>;
   /**
    * Returns a lease if all limiters let it pass now; otherwise returns `undefined` and changes
    * nothing. With `wait` it waits as `acquire` does, at most that long in all.
    *
+   * @param slots as those of `acquire`
    * @param wait ms, or `{ timeoutMs, signal }`: `timeoutMs` is 0 or more (below 0 counts as 0), by
    *   default `Infinity`. Absent: 0
    * @returns the lease; `undefined` when the time is over, or as soon as it is clear that it will
@@ -65,28 +69,30 @@ export interface LeasingLimiter {
    * if (lease) await work();
    * else degrade();
    */
-  tryAcquire(wait?: number | TryOptions): Promise<CombinedLease | undefined>;
+  tryAcquire(slots?: number, wait?: number | TryOptions): Promise<CombinedLease | undefined>;
+  tryAcquire(options: TryOptions): Promise<CombinedLease | undefined>;
   /**
    * Runs a function while it holds a lease, and releases the lease when the function has ended.
    *
-   * @param options as those of `acquire`
+   * @param options `slots`, and the options of `acquire`
    * @returns what `fn` returns
    * @example
    * const limiter = allOf(ConcurrencyLimiter.create(4), RateLimiter.create(10));
    * const page = await limiter.run(() => fetch(url));
    */
-  run<T>(fn: (lease: CombinedLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T>;
+  run<T>(fn: (lease: CombinedLease) => T | PromiseLike<T>, options?: RunOptions): Promise<T>;
 }
 
 /** A `LeasingLimiter` where all limiters are in this process: `tryAcquire()` returns at once. */
 export interface LocalLeasingLimiter {
   /** As of a `LeasingLimiter`. */
-  acquire(options?: WaitOptions): Promise<LocalCombinedLease>;
+  acquire(slots?: number, options?: WaitOptions): Promise<LocalCombinedLease>;
   /** As of a `LeasingLimiter`; without `wait` the lease is returned at once. */
-  tryAcquire(): LocalCombinedLease | undefined;
-  tryAcquire(wait: number | TryOptions): Promise<LocalCombinedLease | undefined>;
+  tryAcquire(slots?: number): LocalCombinedLease | undefined;
+  tryAcquire(slots: number, wait: number | TryOptions): Promise<LocalCombinedLease | undefined>;
+  tryAcquire(options: TryOptions): Promise<LocalCombinedLease | undefined>;
   /** As of a `LeasingLimiter`. */
-  run<T>(fn: (lease: LocalCombinedLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T>;
+  run<T>(fn: (lease: LocalCombinedLease) => T | PromiseLike<T>, options?: RunOptions): Promise<T>;
 }
 
 /** The members of a combination. A combination of combinations has the members of all. */
@@ -106,17 +112,22 @@ export class AllOfWithPlaces implements Combination {
     this[combined] = { rates, places };
   }
 
-  async acquire(options?: WaitOptions): Promise<PlacesLease> {
+  async acquire(slots = 1, options?: WaitOptions): Promise<PlacesLease> {
     const signal = checkWaitOptions(options);
     signal?.throwIfAborted();
-    const taken = await acquireAll(this.#entries(options), 1, { signal });
+    const entries = this.#entries(checkNumber("slots", slots, wholeAtLeastOne), options);
+    const taken = await acquireAll(entries, 1, { signal });
     // without a time-out it always ends with a lease, or with an error
     return leaseOf((taken as TakenAll).taken);
   }
 
-  tryAcquire(wait?: number | TryOptions): Maybe<PlacesLease | undefined> {
-    if (wait !== undefined) return this.#tryWithin(wait);
-    const parts = this.#parts(this[combined].rates);
+  tryAcquire(
+    first: number | TryOptions = 1,
+    longest?: number | TryOptions,
+  ): Maybe<PlacesLease | undefined> {
+    const { slots: asked, wait } = tryArguments(first, longest);
+    if (wait !== undefined) return this.#tryWithin(asked, wait);
+    const parts = partsOf(this.#entries(checkNumber("slots", asked, wholeAtLeastOne)), 1, 0);
     return chain(inTime(takeTogether(parts, { timeoutMs: 0 })), (together) => {
       if (together?.passes) return leaseOf(together.looks.flatMap((look) => look?.taken ?? []));
       if (together !== undefined) reportRefusal(parts, together);
@@ -124,19 +135,21 @@ export class AllOfWithPlaces implements Combination {
     });
   }
 
-  async #tryWithin(wait: number | TryOptions): Promise<PlacesLease | undefined> {
+  async #tryWithin(asked: unknown, wait: number | TryOptions): Promise<PlacesLease | undefined> {
     const { micros, signal } = checkTryOptions(wait);
     signal?.throwIfAborted();
-    if (micros === 0) return this.tryAcquire();
+    const slots = checkNumber("slots", asked, wholeAtLeastOne);
+    if (micros === 0) return this.tryAcquire(slots);
     const terms = { signal, timeoutMs: micros / 1000 };
-    const entries = this.#entries(shareIn(wait));
+    const entries = this.#entries(slots, shareIn(wait));
     const taken = await inTime(acquireAll(entries, 1, terms));
     return taken && leaseOf(taken.taken);
   }
 
-  async run<T>(fn: (lease: PlacesLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T> {
+  async run<T>(fn: (lease: PlacesLease) => T | PromiseLike<T>, options?: RunOptions): Promise<T> {
     checkFunction("fn", fn);
-    const lease = await this.acquire(options);
+    const { slots, ...wait } = options ?? {};
+    const lease = await this.acquire(slots, options && wait);
     try {
       return await fn(lease);
     } finally {
@@ -144,20 +157,15 @@ export class AllOfWithPlaces implements Combination {
     }
   }
 
-  /** The members for calls of that share. */
-  #entries(options: ShareOptions | undefined) {
+  /** The members for calls for that many slots and of that share. */
+  #entries(slots: number, options?: ShareOptions) {
     const { places, rates } = this[combined];
     const share = shareOf(options);
     const isFair = places.some(({ queue }) => queue.isFair);
     const placesOfShare = places.map((member) => {
-      return { member, share: member.queue.isFair ? share : undefined };
+      return { member, slots, share: member.queue.isFair ? share : undefined };
     });
     return [...placesOfShare, ...entriesOf(rates, options, isFair)];
-  }
-
-  #parts(rates: readonly RateEntry<unknown>[]): readonly Part[] {
-    const { places } = this[combined];
-    return partsOf([...places.map((member) => ({ member })), ...rates], 1, 0);
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * Limits how many calls run at once in this process. A lease is a place. Its holder gives it back
- * with `release()`, and the place goes to the caller that has waited longest.
+ * Limits how many calls run at once in this process. A call holds a slot, or several if it weighs more, by a lease.
+ * It gives them back with `release()`, and they go to the caller that has waited longest.
  *
  * Time plays no role here: two leases may follow each other at once, and one may be held for ever.
  * To limit calls per second see `RateLimiter`; to limit both see `allOf`.
@@ -9,12 +9,11 @@
  * and later callers wait behind D. `setLimit(1)` interrupts no call: A and C go on, and D runs when
  * both have released.
  *
- * `release()` itself hands the freed place to the first waiter, before any other code can run. So
- * while a caller waits no place is free, and `tryAcquire()`, which takes only free places, cannot
- * overtake.
+ * Callers wait in a `WaiterQueue`, whose supply is the slots. So a call for many slots is not starved by calls for
+ * few: none overtakes it, although its slots stay free until there are enough. `release()` itself hands freed slots
+ * to the callers that wait, before any other code can run.
  */
-
-import type { TryOptions, WaitOptions } from "../api/limiter-api.ts";
+import type { ShareOptions, TryOptions, WaitOptions } from "../api/limiter-api.ts";
 import {
   checkLimiterOptions,
   checkTryOptions,
@@ -24,10 +23,9 @@ import {
   shareIn,
 } from "../api/options.ts";
 import { asMember, type PlacesMember } from "../api/participant.ts";
+import { type RunOptions, tryArguments } from "../api/slots-options.ts";
 import { type Counted, type LimiterStats, Meter } from "../api/stats.ts";
 import { orderOf } from "../fair/fair-order.ts";
-import type { Ranks } from "../fair/ranks.ts";
-import { AbortGroups } from "../ground/abort-groups.ts";
 import {
   CREATE,
   checkCreated,
@@ -36,32 +34,33 @@ import {
   checkOptions,
   wholeAtLeastOne,
 } from "../ground/check.ts";
-import { type Clock, toMicros } from "../ground/clock.ts";
+import type { Clock } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
-import { Fifo } from "../queue/fifo.ts";
+import { Caller } from "../queue/caller.ts";
 import { FIFO, type Order } from "../queue/order.ts";
-import { LeaseWaiter } from "./lease-waiter.ts";
+import { WaiterQueue } from "../queue/waiter-queue.ts";
 import { type Lease, LocalLease } from "./local-lease.ts";
-import { PlaceMember } from "./slots-participant.ts";
+import { Slots } from "./slots.ts";
+import { SlotsParticipant } from "./slots-participant.ts";
 
 /** The options of `ConcurrencyLimiter.create`. */
 export interface ConcurrencyOptions {
   /**
-   * How many callers may wait before a further `acquire` is refused with a QueueFullError. 0 or
+   * How many slots may be waited for before a further `acquire` is refused with a QueueFullError. 0 or
    * more, default `Infinity`.
    */
   readonly maxWaiting?: number | undefined;
   /**
-   * What a further `acquire` does. `"reject"` (default): it rejects. `"drop-oldest"`: the caller
-   * that has waited longest is dropped; its `acquire` rejects with a QueueFullError in
-   * which `facts.dropped` is `true`, its `tryAcquire` gets no lease. `"wait"`: it waits like the others;
+   * What a further `acquire` does. `"reject"` (default): it rejects. `"drop-oldest"`: the callers
+   * that have waited longest are dropped until there is room; their `acquire` rejects with a QueueFullError in
+   * which `facts.dropped` is `true`, their `tryAcquire` gets no lease. `"wait"`: it waits like the others;
    * only `tryAcquire` is still refused.
    */
   readonly onFull?: OnFull | undefined;
   /**
-   * Whether places are shared fairly: callers of one `share` are first in, first out, and across shares
-   * places go in proportion to their weights. See `LimiterOptions`. Default `false`.
+   * Whether slots are shared fairly: callers of one `share` are first in, first out, and across shares
+   * slots go in proportion to their weights. See `LimiterOptions`. Default `false`.
    */
   readonly fair?: boolean | FairOptions | undefined;
   /** The limiter's name in error messages and diagnostics. Default "limiter". */
@@ -72,27 +71,41 @@ export interface ConcurrencyOptions {
 
 const CONCURRENCY_OPTIONS = ["maxWaiting", "onFull", "fair", "name", "clock"] as const;
 
+/** A call that waits for slots. */
+class LeaseCaller extends Caller {
+  readonly #lease: (slots: number) => Lease;
+
+  constructor(lease: (slots: number) => Lease, ...caller: ConstructorParameters<typeof Caller>) {
+    super(...caller);
+    this.#lease = lease;
+  }
+
+  protected override outcome(): Lease {
+    return this.#lease(Number(this.amount));
+  }
+
+  protected override get refusal(): undefined {
+    return undefined;
+  }
+}
+
 /** Limits how many calls run at once, in this process. */
 export class ConcurrencyLimiter implements Counted {
   readonly #options: ReturnType<typeof checkLimiterOptions>;
   readonly #meter: Meter;
   readonly #order: Order;
-  readonly #line: Ranks<LeaseWaiter> | Fifo<LeaseWaiter>;
-  readonly #signals = new AbortGroups<LeaseWaiter>((waiter, reason) =>
-    this.#cancel(waiter, reason),
-  );
-  #limit: number;
-  #active = 0;
-  #isGranting = false;
+  readonly #slots: Slots;
+  readonly #queue: WaiterQueue<Slots>;
+  #isHandingOver = false;
 
   /**
    * Creates a limit on how many calls run at once in this process.
    *
-   * @param limit how many, a whole number, 1 or more
-   * @param options `maxWaiting`: how many callers may wait (default `Infinity`); `onFull`: what a
-   *   further `acquire` does (default `"reject"`); `fair`: whether places are shared fairly (default
+   * @param limit how many slots there are, a whole number, 1 or more
+   * @param options `maxWaiting`: how many slots may be waited for (default `Infinity`); `onFull`: what a
+   *   further `acquire` does (default `"reject"`); `fair`: whether slots are shared fairly (default
    *   `false`); `name`: for error messages (default "limiter"); `clock`: for time-outs
-   * @returns the limiter, with all places free
+   * @returns the limiter, with all slots free
    * @throws RangeError or TypeError that names the argument, its bound and what it got
    * @example
    * const limiter = ConcurrencyLimiter.create(10);
@@ -104,27 +117,28 @@ export class ConcurrencyLimiter implements Counted {
 
   private constructor(made: typeof CREATE, limit: number, options: ConcurrencyOptions) {
     checkCreated("ConcurrencyLimiter", made);
-    this.#limit = checkNumber("limit", limit, wholeAtLeastOne);
+    const slots = new Slots(checkNumber("limit", limit, wholeAtLeastOne));
     checkOptions("options", options, CONCURRENCY_OPTIONS);
     this.#options = checkLimiterOptions(options);
     this.#order = orderOf(options.fair);
-    this.#line = this.#order.ranks<LeaseWaiter>() ?? new Fifo<LeaseWaiter>();
+    this.#slots = slots;
+    this.#queue = WaiterQueue.over(this.#options.clock, () => slots, this.#order);
     this.#meter = new Meter({ limiter: this.#options.name }, []);
   }
 
-  /** How many calls may run at once. */
+  /** How many slots there are: as many calls of one slot may run at once. */
   get limit(): number {
-    return this.#limit;
+    return this.#slots.limit;
   }
 
-  /** How many leases are held. May exceed `limit` for a while after `setLimit` has lowered it. */
+  /** How many slots are held. May exceed `limit` for a while after `setLimit` has lowered it. */
   get active(): number {
-    return this.#active;
+    return this.#slots.active;
   }
 
   /** How many callers wait for a lease. */
   get waiting(): number {
-    return this.#line.size;
+    return this.#meter.counts.waiting;
   }
 
   /** The current counters, as a plain object. `LimiterStats` says what each counts. */
@@ -133,23 +147,25 @@ export class ConcurrencyLimiter implements Counted {
   }
 
   /**
-   * Waits for a place, behind all callers that wait already. `run` is safer: it always releases.
+   * Waits for slots, behind all callers that wait already. `run` is safer: it always releases.
    *
+   * @param slots how many: a whole number, 1 or more, at most the limit. Default 1
    * @param options.signal ends the wait
    * @param options.share, options.weight, options.priority on a fair limiter: the share it counts for
-   * @returns the lease
-   * @throws (as a rejection) TypeError on a bad argument, QueueFullError, or the signal's own
-   *   reason
+   * @returns the lease of all of them
+   * @throws (as a rejection) TypeError or RangeError on a bad argument, PermitsExceedCapacityError if there are
+   *   fewer slots, QueueFullError, or the signal's own reason
    * @example
    * using lease = await limiter.acquire();
    * await work();
    */
-  acquire(options?: WaitOptions): Promise<Lease> {
-    return this.#acquire(options, undefined);
+  acquire(slots = 1, options?: WaitOptions): Promise<Lease> {
+    return this.#acquire(slots, options, undefined);
   }
 
   /** @param held called with the lease at the instant of the grant; its result is the call's */
   #acquire<T = Lease>(
+    asked: number,
     options: WaitOptions | undefined,
     held: ((lease: Lease) => T) | undefined,
   ): Promise<T> {
@@ -157,39 +173,65 @@ export class ConcurrencyLimiter implements Counted {
       const resolve = resolverOf(granted, held);
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
-      const turn = this.#order.turnOf<LeaseWaiter>(options, 1);
-      if (this.#isFree()) {
-        resolve(this.#leaseAtOnce());
-      } else if (this.#hasRoom() || this.#makesRoom()) {
-        this.#wait(signal, resolve, turn);
+      const slots = this.#slots.amount(asked);
+      const turn = this.#order.turnOf(options, slots);
+      const now = this.#queue.now();
+      if (this.#queue.grant(now, slots, Infinity, turn)) {
+        resolve(this.#leaseAtOnce(slots));
+      } else if (this.#hasRoom(slots, this.#options.onFull)) {
+        const caller = [this.#meter, now, slots, signal, turn, resolve] as const;
+        this.#queue.add(new LeaseCaller(this.#lease, ...caller));
       } else {
-        this.#refused("queue-full");
-        throw this.#fullError(false);
+        this.#meter.refused(slots, "queue-full");
+        throw this.#fullError(slots, false);
       }
     });
   }
 
-  /** Returns a lease if a place is free now, otherwise `undefined`. */
-  tryAcquire(): Lease | undefined;
+  /** Returns a lease if as many slots are free and no caller waits, otherwise `undefined`. */
+  tryAcquire(slots?: number): Lease | undefined;
   /**
-   * Waits for a place, at most `wait`.
+   * Waits for slots, at most `wait`.
    *
+   * @param slots how many: a whole number, 1 or more, at most the limit
    * @param wait ms, or `{ timeoutMs, signal }`: `timeoutMs` is 0 or more (below 0 counts as 0), by
    *   default `Infinity`
-   * @returns the lease; `undefined` when the time is over, or at once if `maxWaiting` callers wait
-   * @throws (as a rejection) RangeError or TypeError on a bad argument, or the signal's own reason
+   * @returns the lease; `undefined` when the time is over, or at once if callers wait for `maxWaiting` slots
+   * @throws (as a rejection) RangeError or TypeError on a bad argument, PermitsExceedCapacityError if there are
+   *   fewer slots, or the signal's own reason
    * @example
-   * using lease = await limiter.tryAcquire(250);
+   * using lease = await limiter.tryAcquire(1, 250);
    * if (lease) await work();
    * else degrade();
    */
-  tryAcquire(wait: number | TryOptions): Promise<Lease | undefined>;
-  tryAcquire(wait?: number | TryOptions): Lease | undefined | Promise<Lease | undefined> {
-    if (wait === undefined) return this.#isFree() ? this.#leaseAtOnce() : this.#refused();
-    return this.#tryWithin(wait, undefined);
+  tryAcquire(slots: number, wait: number | TryOptions): Promise<Lease | undefined>;
+  /** The same, for one slot. */
+  tryAcquire(options: TryOptions): Promise<Lease | undefined>;
+  tryAcquire(
+    first: number | TryOptions = 1,
+    wait?: number | TryOptions,
+  ): Lease | undefined | Promise<Lease | undefined> {
+    const asked = tryArguments(first, wait);
+    if (asked.wait === undefined) return this.#tryNow(asked.slots);
+    return this.#tryWithin(asked.slots, asked.wait, undefined);
+  }
+
+  #tryNow(asked: unknown): Lease | undefined {
+    const slots = this.#slots.amount(asked);
+    const lease = this.#take(slots);
+    if (lease === undefined) this.#meter.refused(slots, "too-long");
+    return lease;
+  }
+
+  /** Takes slots if they are free now; reports no refusal. */
+  #take(slots: number, share?: ShareOptions): Lease | undefined {
+    const turn = this.#order.turnOf(share, slots);
+    const isGranted = this.#queue.grant(this.#queue.now(), slots, Infinity, turn);
+    return isGranted ? this.#leaseAtOnce(slots) : undefined;
   }
 
   #tryWithin<T = Lease>(
+    asked: unknown,
     wait: number | TryOptions,
     held: ((lease: Lease) => T) | undefined,
   ): Promise<T | undefined> {
@@ -197,27 +239,38 @@ export class ConcurrencyLimiter implements Counted {
       const resolve = resolverOf(granted, held);
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
-      const turn = this.#order.turnOf<LeaseWaiter>(shareIn(wait), 1);
-      if (this.#isFree()) resolve(this.#leaseAtOnce());
-      else if (micros === 0) resolve(this.#refused());
-      else if (!this.#hasRoom()) resolve(this.#refused("queue-full"));
-      else this.#wait(signal, resolve, turn, micros / 1000);
+      const slots = this.#slots.amount(asked);
+      const turn = this.#order.turnOf(shareIn(wait), slots);
+      const now = this.#queue.now();
+      const refuse = (reason: RefusedMessage["reason"]) => {
+        this.#meter.refused(slots, reason);
+        resolve(undefined);
+      };
+      if (this.#queue.grant(now, slots, Infinity, turn)) resolve(this.#leaseAtOnce(slots));
+      else if (micros === 0) refuse("too-long");
+      else if (!this.#hasRoom(slots)) refuse("queue-full");
+      else {
+        const caller = [this.#meter, now, slots, signal, turn, resolve, now + micros] as const;
+        this.#queue.add(new LeaseCaller(this.#lease, ...caller));
+      }
     });
   }
 
   /**
-   * Runs a function while it holds a place, and releases the place when the function has ended.
+   * Runs a function while it holds slots, and releases them when the function has ended.
    *
    * @param fn the function; it receives the lease
-   * @param options.signal ends the wait for the place; it does not interrupt `fn`
+   * @param options.slots how many it holds: a whole number, 1 or more, at most the limit. Default 1
+   * @param options.signal ends the wait for them; it does not interrupt `fn`
    * @returns what `fn` returns
    * @throws (as a rejection) what `fn` throws, or what `acquire` throws; `fn` is not called then
    * @example
    * const pages = await Promise.all(urls.map((url) => limiter.run(() => fetch(url))));
    */
-  async run<T>(fn: (lease: Lease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T> {
+  async run<T>(fn: (lease: Lease) => T | PromiseLike<T>, options?: RunOptions): Promise<T> {
     checkFunction("fn", fn);
-    const lease = await this.acquire(options);
+    const { slots, ...wait } = options ?? {};
+    const lease = await this.acquire(slots, options && wait);
     try {
       return await fn(lease);
     } finally {
@@ -227,13 +280,14 @@ export class ConcurrencyLimiter implements Counted {
 
   /**
    * Sets another limit from now on. If it is higher, waiting callers start at once, in order. If it
-   * is lower, no call is interrupted, and no caller starts until enough leases are released.
+   * is lower, no call is interrupted, and no caller starts until enough leases are released. A caller that
+   * waits for more slots than the new limit starts when no other runs.
    *
-   * @param limit how many, a whole number, 1 or more
+   * @param limit how many slots, a whole number, 1 or more
    */
   setLimit(limit: number): void {
-    this.#limit = checkNumber("limit", limit, wholeAtLeastOne);
-    this.#grant();
+    this.#slots.change(this.#queue.now(), 0, checkNumber("limit", limit, wholeAtLeastOne));
+    this.#handOver();
   }
 
   /**
@@ -245,121 +299,61 @@ export class ConcurrencyLimiter implements Counted {
   clear(
     reason: unknown = new DOMException("The waiting callers were cleared", "AbortError"),
   ): void {
-    for (const waiter of [...this.#line]) this.#cancel(waiter, reason);
+    this.#queue.clear(reason);
   }
 
   [asMember](): PlacesMember {
-    return new PlaceMember({
-      status: () => ({ limit: this.#limit, active: this.#active }),
-      take: () => (this.#isFree() ? this.#leaseAtOnce() : undefined),
-      refused: () => this.#refused(),
+    return new SlotsParticipant({
+      status: (slots, share) => {
+        const turn = this.#order.turnOf(share, slots);
+        const now = this.#queue.now();
+        const isFree = this.#queue.instant(now, slots, turn) <= now;
+        return { limit: this.limit, active: this.active, isFree };
+      },
+      take: (slots, share) => this.#take(slots, share),
+      refused: (slots) => this.#meter.refused(slots, "too-long"),
+      amount: (slots) => this.#slots.amount(slots),
       queue: {
-        acquire: (options, held) => this.#acquire(options, held),
-        tryAcquire: (wait, held) => this.#tryWithin(wait, held),
+        acquire: (slots, options, held) => this.#acquire(slots, options, held),
+        tryAcquire: (slots, wait, held) => this.#tryWithin(slots, wait, held),
         isFair: this.#order !== FIFO,
         now: () => this.#options.clock.now(),
       },
     });
   }
 
-  /** While a caller waits no place is free: see the head of this file. */
-  #isFree(): boolean {
-    return this.#active < this.#limit;
+  /** Whether the slots may be waited for. @param onFull what to do about those that wait, if they are too many */
+  #hasRoom(slots: number, onFull: OnFull = "reject"): boolean {
+    const excess = this.#queue.permits + slots - this.#options.maxWaiting;
+    if (excess <= 0 || onFull === "wait") return true;
+    if (onFull === "reject") return false;
+    return this.#queue.dropOldest(excess, ({ amount }) => this.#fullError(Number(amount), true));
   }
 
-  #hasRoom(): boolean {
-    return this.waiting < this.#options.maxWaiting;
-  }
-
-  /** Whether `acquire` may wait although `maxWaiting` callers wait already. */
-  #makesRoom(): boolean {
-    const { onFull } = this.#options;
-    if (onFull !== "drop-oldest") return onFull === "wait";
-    const oldest = this.#line.head;
-    if (oldest === undefined) return false;
-    this.#refuse(oldest, this.#fullError(true));
-    return true;
-  }
-
-  #fullError(dropped: boolean): QueueFullError {
+  #fullError(slots: number, dropped: boolean): QueueFullError {
     const { name, maxWaiting } = this.#options;
-    return new QueueFullError(name, 1, this.waiting, maxWaiting, dropped);
+    return new QueueFullError(name, slots, this.#queue.permits, maxWaiting, dropped);
   }
 
-  #refused(reason: RefusedMessage["reason"] = "too-long"): undefined {
-    this.#meter.refused(1, reason);
-  }
-
-  #now(): number {
-    return toMicros(this.#options.clock.now());
-  }
-
-  #waited(waiter: LeaseWaiter): number {
-    return this.#now() - waiter.asked;
-  }
-
-  /** Adds a waiter. @param timeoutMs the longest wait of a `tryAcquire`; absent: an `acquire` */
-  #wait(
-    signal: AbortSignal | undefined,
-    resolve: LeaseWaiter["resolve"],
-    turn: LeaseWaiter["turn"],
-    timeoutMs?: number,
-  ): void {
-    const { clock } = this.#options;
-    const waiter = new LeaseWaiter(this.#now(), signal, resolve, timeoutMs !== undefined, turn);
-    this.#meter.enqueued();
-    // no caller waits: no share owes anything
-    if (this.waiting === 0 && !(this.#line instanceof Fifo)) this.#line.reset();
-    this.#line.append(waiter, waiter.asked);
-    if (signal !== undefined) this.#signals.add(signal, waiter);
-    if (timeoutMs === undefined || timeoutMs === Infinity) return;
-    waiter.timer = clock.wakeAt(clock.now() + timeoutMs, () => this.#refuse(waiter));
-  }
-
-  /** Refuses a waiter: its time is over, or it is dropped. */
-  #refuse(waiter: LeaseWaiter, dropped?: Error): void {
-    this.#leave(waiter);
-    this.#meter.expired(1, this.#waited(waiter), dropped && "queue-full");
-    waiter.resolve(waiter.tries ? undefined : Promise.reject(dropped));
-  }
-
-  #cancel(waiter: LeaseWaiter, reason: unknown): void {
-    this.#leave(waiter);
-    this.#meter.left(1, this.#waited(waiter), reason);
-    waiter.resolve(Promise.reject(reason));
-  }
-
-  /** Removes the timer and the signal of a waiter that has left the queue. */
-  #leave(waiter: LeaseWaiter): void {
-    this.#line.remove(waiter);
-    waiter.timer?.cancel();
-    if (waiter.signal !== undefined) this.#signals.delete(waiter.signal, waiter);
-  }
-
-  #grant(): void {
-    // a waiter may give its place back at once: the loop that is under way grants it to the next
-    if (this.#isGranting) return;
-    this.#isGranting = true;
-    for (let head = this.#line.head; head !== undefined && this.#isFree(); head = this.#line.head) {
-      this.#line.shift(this.#now());
-      this.#leave(head);
-      this.#meter.released(1, this.#waited(head));
-      head.resolve(this.#lease());
-    }
-    this.#isGranting = false;
-  }
-
-  #leaseAtOnce(): Lease {
+  #leaseAtOnce(slots: number): Lease {
     this.#meter.counts.granted += 1;
-    return this.#lease();
+    return this.#lease(slots);
   }
 
-  #lease(): Lease {
-    this.#active += 1;
-    return new LocalLease(() => {
-      this.#active -= 1;
-      this.#grant();
-    });
+  readonly #lease = (slots: number): Lease => new LocalLease(() => this.#free(slots));
+
+  #free(slots: number): void {
+    // without a waiter the time does not matter
+    this.#slots.change(this.#queue.permits > 0 ? this.#queue.now() : 0, slots);
+    this.#handOver();
+  }
+
+  #handOver(): void {
+    // a caller may give its slots back at once: the call that is under way hands them to the next
+    if (this.#isHandingOver || this.#queue.permits === 0) return;
+    this.#isHandingOver = true;
+    this.#queue.supplied();
+    this.#isHandingOver = false;
   }
 }
 
@@ -367,7 +361,7 @@ export class ConcurrencyLimiter implements Counted {
 function resolverOf<T>(
   resolve: (outcome: never) => void,
   held: ((lease: Lease) => T) | undefined,
-): LeaseWaiter["resolve"] {
+): (outcome: unknown) => void {
   const settle = resolve as (outcome: unknown) => void;
   if (held === undefined) return settle;
   return (outcome) => settle(outcome instanceof LocalLease ? held(outcome) : outcome);

@@ -1,36 +1,38 @@
-/** Concurrency limiters in a combination: each grants a place. */
-import type { Decision, TryOptions, WaitOptions } from "../api/limiter-api.ts";
+/** Concurrency limiters in a combination: each grants slots. */
+import type { Decision, ShareOptions, TryOptions, WaitOptions } from "../api/limiter-api.ts";
 import {
   type HeldPlace,
   type Look,
   localSteps,
+  type Part,
   type PlaceQueue,
   type PlacesMember,
   type Steps,
   type Takeable,
 } from "../api/participant.ts";
+import type { Permits } from "../ground/permits.ts";
 
-/** What a concurrency limiter offers to its member. */
-export interface PlacesAsked {
-  /** The number of places, and how many are in use. */
-  status(): PlacesStatus;
-  /** Takes a place if one is free; does not report a refusal. */
-  take(): HeldPlace | undefined;
-  refused(): void;
+/** What a concurrency limiter offers to its participant. */
+export interface SlotsAsked {
+  /** The number of slots, how many are in use, and whether a call for that many would get them now. */
+  status(slots: number, share?: ShareOptions): SlotsStatus & { readonly isFree: boolean };
+  /** Takes slots if they are free; does not report a refusal. */
+  take(slots: number, share?: ShareOptions): HeldPlace | undefined;
+  refused(slots: number): void;
+  /** Checks a number of slots. */
+  amount(slots: unknown): number;
   readonly queue: PlaceQueue;
 }
 
-export interface PlacesStatus {
+export interface SlotsStatus {
   readonly limit: number;
   readonly active: number;
 }
 
-/** The answer for a free or a missing place. When the next place is free cannot be known. */
-function lookOf({ limit, active }: PlacesStatus): Look {
+/** When the next slot is free cannot be known. */
+function lookOf({ limit, active }: SlotsStatus, allowed: boolean): Look {
   const policy = "concurrency";
-  const remaining = Math.max(0, limit - active);
-  const allowed = remaining > 0;
-  const status = { limit, remaining, resetMs: 0 };
+  const status = { limit, remaining: Math.max(0, limit - active), resetMs: 0 };
   const decision: Decision = {
     ...{ allowed, waitMs: allowed ? 0 : Infinity, ...status, policy },
     policies: { [policy]: { allowed, ...status, windowMs: 0 } },
@@ -38,36 +40,37 @@ function lookOf({ limit, active }: PlacesStatus): Look {
   return { decision, passes: allowed };
 }
 
-function taken(place: HeldPlace | undefined, status: PlacesStatus): Look {
-  const { decision } = lookOf(status);
-  // a place that is free now may belong to a caller that goes first
-  const refused = { ...decision, allowed: false, waitMs: Infinity };
-  if (place === undefined) return { decision: refused, passes: false };
-  return { decision, passes: true, taken: { place, undo: () => place.release() } };
+function taken(lease: HeldPlace | undefined, status: SlotsStatus): Look {
+  const look = lookOf(status, lease !== undefined);
+  if (lease === undefined) return look;
+  return { ...look, taken: { place: lease, undo: () => lease.release() } };
 }
 
 /** For a limiter in this process. */
-export class PlaceMember implements PlacesMember, Takeable {
+export class SlotsParticipant implements PlacesMember, Takeable {
   readonly steps = localSteps;
   readonly slot = "";
   readonly queue: PlaceQueue;
-  readonly #asked: PlacesAsked;
+  readonly #asked: SlotsAsked;
 
-  constructor(asked: PlacesAsked) {
+  constructor(asked: SlotsAsked) {
     this.#asked = asked;
     this.queue = asked.queue;
   }
 
-  look(): Look {
-    return lookOf(this.#asked.status());
+  look(permits: Permits, _longestMs: number, share?: ShareOptions): Look {
+    const status = this.#asked.status(this.#asked.amount(permits), share);
+    return lookOf(status, status.isFree);
   }
 
-  take(): Look {
-    return taken(this.#asked.take(), this.#asked.status());
+  take(permits: Permits, _longestMs: number, share?: ShareOptions): Look {
+    const slots = this.#asked.amount(permits);
+    const lease = this.#asked.take(slots, share);
+    return taken(lease, this.#asked.status(slots, share));
   }
 
-  refused(): void {
-    this.#asked.refused();
+  refused(permits: Permits): void {
+    this.#asked.refused(this.#asked.amount(permits));
   }
 }
 
@@ -75,35 +78,38 @@ export class PlaceMember implements PlacesMember, Takeable {
  * For a limiter on a store elsewhere: looking and taking are two requests. On a fair one the take counts for
  * the share of the call, and is refused while callers of other shares go first.
  */
-export class RemotePlaceMember implements PlacesMember {
+export class RemoteSlotsParticipant implements PlacesMember {
   readonly steps: Steps;
   readonly slot = "";
   readonly queue: PlaceQueue;
 
   constructor(
     limiter: {
-      peek(): Promise<PlacesStatus>;
-      acquire(options: WaitOptions): Promise<HeldPlace>;
-      tryAcquire(wait: TryOptions): Promise<HeldPlace | undefined>;
+      peek(): Promise<SlotsStatus>;
+      acquire(slots: number, options: WaitOptions): Promise<HeldPlace>;
+      tryAcquire(slots: number, wait: TryOptions): Promise<HeldPlace | undefined>;
     },
     isFair: boolean,
   ) {
-    const look = async () => lookOf(await limiter.peek());
     this.queue = {
-      acquire: async (options, held) => held(await limiter.acquire(options)),
-      async tryAcquire(wait, held) {
-        const place = await limiter.tryAcquire(wait);
-        return place && held(place);
+      acquire: async (slots, options, held) => held(await limiter.acquire(slots, options)),
+      async tryAcquire(slots, wait, held) {
+        const lease = await limiter.tryAcquire(slots, wait);
+        return lease && held(lease);
       },
       isFair,
       now: () => performance.now(),
     };
+    // every such limiter has steps of its own, so there is exactly one part
     this.steps = {
-      look: async () => [await look()],
-      async take(parts) {
-        const place = await limiter.tryAcquire({ timeoutMs: 0, ...parts[0]?.share });
-        const status = place ? { limit: Infinity, active: 0 } : await limiter.peek();
-        return [taken(place, status)];
+      async look([part]) {
+        const status = await limiter.peek();
+        return [lookOf(status, status.active + Number((part as Part).permits) <= status.limit)];
+      },
+      async take([part]) {
+        const { permits, share } = part as Part;
+        const lease = await limiter.tryAcquire(Number(permits), { timeoutMs: 0, ...share });
+        return [taken(lease, lease ? { limit: Infinity, active: 0 } : await limiter.peek())];
       },
     };
   }

@@ -62,6 +62,11 @@ export class FairLine<S extends Supply = Supply> extends Line<S> {
     return false;
   }
 
+  override *waiters(): Iterable<Waiter> {
+    yield* super.waiters();
+    yield* this.#ranks;
+  }
+
   /** The waiters of the share that asks for most permits, then those of the next one. */
   protected override *oldest(): Iterable<Waiter> {
     const shares = this.#ranks.shares.sort((a, b) => b.permits - a.permits);

@@ -74,7 +74,7 @@ export class PermitsExceedCapacityError extends LimiterError<{
 /**
  * The caller would have to wait, but callers already wait for `maxWaiting` permits; or the caller
  * waited, and was dropped to make room for a later one (`onFull`). For a ConcurrencyLimiter and a
- * PacedQueue the numbers count callers and jobs.
+ * PacedQueue the numbers count slots and jobs.
  */
 export class QueueFullError extends LimiterError<{
   /** The limiter's name. */

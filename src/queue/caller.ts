@@ -9,7 +9,7 @@ import { Waiter } from "./waiter.ts";
 /** A caller of `acquire`, or one of `tryAcquire`, which has a deadline and is answered yes or no. */
 export class Caller extends Waiter {
   readonly #meter: Meter;
-  readonly #resolve: Resolve<number | boolean>;
+  readonly #resolve: (outcome: unknown) => void;
   readonly #deadline: number | undefined;
 
   constructor(
@@ -18,12 +18,12 @@ export class Caller extends Waiter {
     amount: Amount,
     signal: AbortSignal | undefined,
     turn: Turn<Waiter> | undefined,
-    resolve: Resolve<never>,
+    resolve: (outcome: never) => void,
     deadline?: number,
   ) {
     super(asked, amount, signal, turn);
     this.#meter = meter;
-    this.#resolve = resolve as Resolve<number | boolean>;
+    this.#resolve = resolve as (outcome: unknown) => void;
     this.#deadline = deadline;
     meter.enqueued();
   }
@@ -35,17 +35,27 @@ export class Caller extends Waiter {
   override release(_at: number, now: number): void {
     const waited = now - this.asked;
     this.#meter.released(this.amount, waited);
-    this.#resolve(this.#deadline === undefined ? toMillis(waited) : true);
+    this.#resolve(this.outcome(waited));
+  }
+
+  /** What the call returns when it is released. */
+  protected outcome(waited: number): unknown {
+    return this.#deadline === undefined ? toMillis(waited) : true;
+  }
+
+  /** What a `tryAcquire` returns when it is refused. */
+  protected get refusal(): unknown {
+    return false;
   }
 
   override refuse(now: number): void {
     this.#meter.expired(this.amount, now - this.asked);
-    this.#resolve(false);
+    this.#resolve(this.refusal);
   }
 
   override drop(reason: Error, now: number): void {
     this.#meter.expired(this.amount, now - this.asked, "queue-full");
-    this.#resolve(this.#deadline === undefined ? Promise.reject(reason) : false);
+    this.#resolve(this.#deadline === undefined ? Promise.reject(reason) : this.refusal);
   }
 
   override abort(reason: unknown, now: number): void {
@@ -53,5 +63,3 @@ export class Caller extends Waiter {
     this.#resolve(Promise.reject(reason));
   }
 }
-
-type Resolve<T> = (answer: T | PromiseLike<T>) => void;

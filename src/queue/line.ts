@@ -67,9 +67,10 @@ export class Line<S extends Supply = Supply> {
     return this.#deadlines?.first;
   }
 
-  /** The waiters, in no order. */
   *waiters(): Iterable<Waiter> {
-    yield* this.oldest();
+    for (let { first: place } = this.#places; place !== undefined; place = place.after) {
+      if (!(place instanceof Change)) yield place;
+    }
   }
 
   /** Whether a request that is made now would be the head. */
@@ -182,10 +183,8 @@ export class Line<S extends Supply = Supply> {
   }
 
   /** The waiters in the order in which they may be dropped. */
-  protected *oldest(): Iterable<Waiter> {
-    for (let { first: place } = this.#places; place !== undefined; place = place.after) {
-      if (!(place instanceof Change)) yield place;
-    }
+  protected oldest(): Iterable<Waiter> {
+    return this.waiters();
   }
 
   /**

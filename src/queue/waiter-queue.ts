@@ -192,7 +192,8 @@ export class WaiterQueue<S extends Supply = Supply> {
     this.#line.append(waiter, this.#from);
     for (const signal of waiter.signals) this.#signals.add(signal, waiter);
     // on a fair limiter it may be the head
-    if (this.#timer === undefined || waiter.turn !== undefined) this.#arm();
+    const isFirst = waiter.turn !== undefined || waiter === this.#line.urgent;
+    if (this.#timer === undefined || isFirst) this.#arm();
   }
 
   /** Called when a caller starts to await a reservation: it needs the timer now, and follows every change. */
@@ -232,6 +233,15 @@ export class WaiterQueue<S extends Supply = Supply> {
       waiter.drop?.(error, now);
     }
     return victims.length > 0;
+  }
+
+  /** Removes all waiters, as if their signals had been aborted. */
+  clear(reason: unknown): void {
+    const now = this.now();
+    for (const waiter of [...this.#line.waiters()]) {
+      this.remove(waiter);
+      waiter.abort(reason, now);
+    }
   }
 
   /** Changes the amount of a waiter that is still in the line. */
@@ -375,6 +385,12 @@ export class WaiterQueue<S extends Supply = Supply> {
     this.catchUp();
     this.#arm();
   };
+
+  /** Called when more of the supply is available: releases all waiters that are due. */
+  supplied(): void {
+    this.catchUp();
+    this.#arm();
+  }
 
   /** Sets the timer again: the clock went back. */
   rearm(): void {

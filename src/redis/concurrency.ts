@@ -3,6 +3,7 @@
 import type { LimiterClass, TryOptions, WaitOptions } from "../api/limiter-api.ts";
 import type { FairOptions } from "../api/options.ts";
 import type { RemoteStats, StoreState } from "../api/outage-stats.ts";
+import type { RunOptions } from "../api/slots-options.ts";
 import type { Counted } from "../api/stats.ts";
 import type { Places } from "../combine/all-of.ts";
 import { RemoteConcurrency } from "../concurrency/leased/remote-concurrency.ts";
@@ -37,7 +38,7 @@ export interface RedisConcurrencyOptions {
    */
   readonly leaseMs?: number | undefined;
   /**
-   * How many callers may wait in this process before a further `acquire` rejects with a QueueFullError.
+   * How many slots callers of this process may wait for before a further `acquire` rejects with a QueueFullError.
    * 0 or more, default `Infinity`.
    */
   readonly maxWaiting?: number | undefined;
@@ -99,9 +100,9 @@ const leaseTime: Bound = {
 
 /** Limits how many calls run at once, in all processes together. */
 export interface RedisConcurrencyLimiter extends Counted, Places, AsyncDisposable {
-  /** How many leases may be held at once, by the last reply; before the first, the declared number. */
+  /** How many slots there are, by the last reply; before the first, the declared number. */
   readonly limit: number;
-  /** How many leases this process holds; `peek` returns the number for all processes. */
+  /** How many slots this process holds; `peek` returns the number for all processes. */
   readonly active: number;
   /** How many callers wait in this process. */
   readonly waiting: number;
@@ -110,53 +111,59 @@ export interface RedisConcurrencyLimiter extends Counted, Places, AsyncDisposabl
   /** The present counters of this process. */
   readonly stats: RemoteStats;
   /**
-   * Waits for a lease, behind all callers that wait already, in every process. Prefer `run`, which always
+   * Waits for slots, behind all callers that wait already, in every process. Prefer `run`, which always
    * releases the lease.
    *
+   * @param slots how many: a whole number, 1 or more, at most the limit. Default 1. Each takes an entry in Redis
    * @param options.signal ends the wait
    * @param options.share, options.weight, options.priority on a fair limiter: the share it counts for
-   * @returns the lease
-   * @throws (as a rejection) TypeError on a bad argument, QueueFullError, StoreUnavailableError,
+   * @returns the lease of all of them
+   * @throws (as a rejection) TypeError or RangeError on a bad argument, PermitsExceedCapacityError if there are
+   *   fewer slots, QueueFullError, StoreUnavailableError,
    *   LimiterClosedError, or the signal's own reason
    * @example
    * await using lease = await limiter.acquire();
    * await work(lease.signal);
    */
-  acquire(options?: WaitOptions): Promise<RedisLease>;
+  acquire(slots?: number, options?: WaitOptions): Promise<RedisLease>;
   /**
-   * Returns a lease if one is free, else `undefined`. With `wait` it waits for one, but no longer than
-   * that.
+   * Returns a lease if as many slots are free, else `undefined`. With `wait` it waits for them, but no longer
+   * than that.
    *
+   * @param slots as those of `acquire`
    * @param wait ms, or `{ timeoutMs, signal }`: `timeoutMs` is 0 or more (below 0 counts as 0), by
    *   default `Infinity`. Default: 0
-   * @returns the lease; `undefined` when the time is over, or at once if `maxWaiting` callers wait. A
+   * @returns the lease; `undefined` when the time is over, or at once if callers wait for `maxWaiting` slots. A
    *   reply that is under way is awaited even when the time is over
    * @throws (as a rejection) RangeError or TypeError on a bad argument, StoreUnavailableError,
    *   LimiterClosedError, or the signal's own reason
    * @example
-   * await using lease = await limiter.tryAcquire(250);
+   * await using lease = await limiter.tryAcquire(1, 250);
    * if (lease) await work();
    * else degrade();
    */
-  tryAcquire(wait?: number | TryOptions): Promise<RedisLease | undefined>;
+  tryAcquire(slots?: number, wait?: number | TryOptions): Promise<RedisLease | undefined>;
+  /** The same, for one slot. */
+  tryAcquire(options: TryOptions): Promise<RedisLease | undefined>;
   /**
    * Runs a function with a lease, and releases the lease when the function returns or throws.
    *
    * @param fn the function; it gets the lease, and should stop when the lease's `signal` is aborted
+   * @param options.slots how many it holds: a whole number, 1 or more, at most the limit. Default 1
    * @param options.signal ends the wait for the lease; it does not interrupt `fn` once it runs
    * @returns what `fn` returns
    * @throws (as a rejection) what `fn` throws; or what `acquire` throws, and then `fn` was not called
    * @example
    * await limiter.run(({ signal }) => fetch(url, { signal }));
    */
-  run<T>(fn: (lease: RedisLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T>;
+  run<T>(fn: (lease: RedisLease) => T | PromiseLike<T>, options?: RunOptions): Promise<T>;
   /**
    * Changes the limit from now on for every limiter that was created with this name and the same limit,
    * in all processes, until the next `setLimit` or `resetLimit`. A higher limit grants leases to waiting
    * callers at once, in order; a lower one interrupts no holder. Code that declares another limit does not
    * follow it.
    *
-   * @param limit how many leases may be held at once: a whole number, 1 or more
+   * @param limit how many slots: a whole number, 1 or more
    */
   setLimit(limit: number): Promise<void>;
   /** Restores the declared limit. */

@@ -65,6 +65,8 @@ export interface StoredLease {
   readonly lapsesMs: number;
   /** The limit that the code of this process declares. */
   readonly declared: number;
+  /** How many slots it holds, or waits for. */
+  readonly slots: number;
 }
 
 /** What a `RedisConcurrencyLimiter` has stored under its key. */
@@ -106,17 +108,18 @@ export function readStoredLeases(members: readonly string[]): StoredLeases {
     else if (kind === "s" && /^\d+=\d+$/.test(text)) {
       const [declared = NaN, inForce = NaN] = text.split("=").map(Number);
       limits.push({ declared, inForce });
-    } else if (kind !== "q" || !LEASE.test(text)) {
+    } else if (!(kind === "q" && LEASE.test(text)) && !(kind === "m" && FURTHER_SLOT.test(text))) {
       throw new Error(`a member that no limiter has written: ${JSON.stringify(member)}`);
     }
   }
   return { held, waiting, limits };
 }
 
-/** An id: lease time, declared limit, process and number. */
-const LEASE = /^[^:]+:\d+:[^:]+:\d+$/;
+/** An id: lease time, declared limit, process and number; and slots, if they are several. */
+const LEASE = /^[^:]+:\d+:[^:]+:\d+(:\d+)?$/;
+const FURTHER_SLOT = /^[^:]+:\d+:[^:]+:\d+:\d+:\d+$/;
 
 function leaseOf(id: string, lapsesMs: number): StoredLease {
-  const [, declared, process = ""] = id.split(":");
-  return { process, lapsesMs, declared: Number(declared) };
+  const [, declared, process = "", , slots = 1] = id.split(":");
+  return { process, lapsesMs, declared: Number(declared), slots: Number(slots) };
 }

@@ -30,7 +30,7 @@ export interface LeaseRequest {
 export interface LeaseReply {
   /** The limit in force. */
   readonly limit: number;
-  /** The number of leases and the number of tickets of all processes. */
+  /** The number of slots held and the number of tickets, of all processes. */
   readonly active: number;
   readonly waiting: number;
   /** In how many ms the first lease lapses unless it is kept; below 0 if no ticket waits. */
@@ -78,7 +78,18 @@ export interface Listening {
   close(): void;
 }
 
-/** Returns an id, which contains the lease time and the declared limit for the store; without spaces. */
-export function leaseId(leaseMs: number, declared: number, processId: string, n: number): string {
-  return `${leaseMs}:${declared}:${processId}:${n}`;
+/**
+ * Returns an id, which contains the lease time, the declared limit and the slots for the store; without spaces.
+ *
+ * @param n the number of the call in its process
+ */
+export function leaseId(
+  leaseMs: number,
+  declared: number,
+  processId: string,
+  n: number,
+  slots = 1,
+): string {
+  const id = `${leaseMs}:${declared}:${processId}:${n}`;
+  return slots === 1 ? id : `${id}:${slots}`;
 }

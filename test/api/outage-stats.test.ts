@@ -370,15 +370,15 @@ test("leases: waits, refusals, cancellations, failures, outages", async () => {
   });
   const lease = await limiter.acquire();
   const controller = new AbortController();
-  const waits = [limiter.acquire(), limiter.acquire({ signal: controller.signal })];
+  const waits = [limiter.acquire(), limiter.acquire(1, { signal: controller.signal })];
   const aborted = failure(() => waits[1]);
   await settled();
-  assert.is(await limiter.tryAcquire(0), undefined);
+  assert.is(await limiter.tryAcquire(1, 0), undefined);
   assert.instance(await failure(() => limiter.acquire()), QueueFullError);
   await timers.tickAsync(50);
   controller.abort("enough");
   await aborted;
-  const tried = limiter.tryAcquire(20);
+  const tried = limiter.tryAcquire(1, 20);
   await timers.tickAsync(20);
   assert.is(await tried, undefined);
   await lease.release();

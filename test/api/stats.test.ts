@@ -293,10 +293,10 @@ test("leases: waits, refusals, time-outs, cancellations", async () => {
   const limiter = ConcurrencyLimiter.create(1, { clock, maxWaiting: 2, name: "reports" });
   const lease = await limiter.acquire();
   const controller = new AbortController();
-  const waits = [limiter.acquire(), limiter.acquire({ signal: controller.signal })];
+  const waits = [limiter.acquire(), limiter.acquire(1, { signal: controller.signal })];
   assert.is(limiter.tryAcquire(), undefined);
-  assert.is(await limiter.tryAcquire(0), undefined);
-  assert.is(await limiter.tryAcquire(5), undefined);
+  assert.is(await limiter.tryAcquire(1, 0), undefined);
+  assert.is(await limiter.tryAcquire(1, 5), undefined);
   assert.instance(await failure(() => limiter.acquire()), QueueFullError);
   assert.equal(limiter.stats, { ...nothing, granted: 1, refused: 4, waiting: 2 });
   const place = { limiter: "reports", permits: 1 };
@@ -312,7 +312,7 @@ test("leases: waits, refusals, time-outs, cancellations", async () => {
   controller.abort("enough");
   await ended;
   assert.equal(takeMessages(), [["cancelled", { ...place, waitedMs: 70, reason: "enough" }]]);
-  const tried = limiter.tryAcquire(30);
+  const tried = limiter.tryAcquire(1, 30);
   await clock.advance(30);
   assert.is(await tried, undefined);
   assert.equal(takeMessages(), [["refused", { ...place, reason: "too-long", waitedMs: 30 }]]);

@@ -162,24 +162,24 @@ places(
     pace.tryAcquire(3);
     const controller = new AbortController();
     const { signal } = controller;
-    const waiting = watch(clock, limiter.acquire({ signal }));
+    const waiting = watch(clock, limiter.acquire(1, { signal }));
     await turn();
     assert.is(running.active, 0);
     controller.abort(new Error("enough"));
     await turn();
     assert.equal([running.active, `${waiting.error}`], [0, "Error: enough"]);
-    assert.match(`${await failure(() => limiter.acquire({ signal }))}`, "enough");
+    assert.match(`${await failure(() => limiter.acquire(1, { signal }))}`, "enough");
   },
 );
 
 places("tryAcquire with a time-out waits for the place, then for the permits", async () => {
   const { clock, running, pace, limiter } = world();
-  assert.ok(await limiter.tryAcquire(0));
+  assert.ok(await limiter.tryAcquire(1, 0));
   const first = await limiter.tryAcquire({ timeoutMs: 10 });
-  assert.is(await limiter.tryAcquire(0), undefined);
+  assert.is(await limiter.tryAcquire(1, 0), undefined);
   const third = watch(clock, limiter.tryAcquire({ timeoutMs: 300 }));
-  const tooLate = watch(clock, limiter.tryAcquire(50));
-  const fourth = watch(clock, limiter.tryAcquire(1000));
+  const tooLate = watch(clock, limiter.tryAcquire(1, 50));
+  const fourth = watch(clock, limiter.tryAcquire(1, 1000));
   await clock.advance(100);
   assert.equal([tooLate.at, tooLate.value], [50, undefined]);
   first?.release();
@@ -202,8 +202,8 @@ places("the time-out covers the wait for the place and the wait for the permits"
   const { clock, running, pace, limiter } = world();
   pace.tryAcquire(3);
   const leases = [running.tryAcquire(), running.tryAcquire()];
-  const waiting = watch(clock, limiter.tryAcquire(1050));
-  const short = watch(clock, limiter.tryAcquire(950));
+  const waiting = watch(clock, limiter.tryAcquire(1, 1050));
+  const short = watch(clock, limiter.tryAcquire(1, 950));
   await clock.advance(60);
   for (const lease of leases) lease?.release();
   await clock.advance(0);
@@ -228,10 +228,10 @@ places("a wait with a time-out that ends in an error leaves nothing behind", asy
   assert.equal([running.active, `${waiting.error}`], [0, "Error: enough"]);
   assert.match(`${await failure(() => limiter.tryAcquire({ signal }))}`, "enough");
   assert.match(`${await failure(() => limiter.tryAcquire({ timeout: 5 } as never))}`, "timeoutMs");
-  assert.match(`${await failure(() => limiter.tryAcquire("5" as never))}`, "wait must be ms");
+  assert.match(`${await failure(() => limiter.tryAcquire("5" as never))}`, "slots must be");
   await clock.advance(1000);
   assert.is(pace.peek().remaining, 3);
-  const none = watch(clock, allOf(running).tryAcquire(5));
+  const none = watch(clock, allOf(running).tryAcquire(1, 5));
   await clock.advance(0);
   assert.equal([none.at, running.active], [1010, 1]);
 });
@@ -373,7 +373,7 @@ places("an abort at the instant of the place leaves nothing behind", async () =>
   const running = ConcurrencyLimiter.create(1, { clock });
   const pace = RateLimiter.create(10, { clock: aborting, burstSeconds: 0 });
   let lease = running.tryAcquire();
-  const aborted = watch(clock, allOf(running, pace).acquire({ signal }));
+  const aborted = watch(clock, allOf(running, pace).acquire(1, { signal }));
   await turn();
   const next = watch(clock, running.acquire());
   await clock.advance(10);

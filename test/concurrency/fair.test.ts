@@ -56,11 +56,11 @@ places("waiters may leave, be cleared, and time out", async () => {
   const limiter = ConcurrencyLimiter.create(1, { clock, fair: true });
   const lease = await limiter.acquire();
   const controller = new AbortController();
-  const gone = watch(clock, limiter.acquire({ share: "a", signal: controller.signal }));
+  const gone = watch(clock, limiter.acquire(1, { share: "a", signal: controller.signal }));
   const late = watch(clock, limiter.tryAcquire({ share: "b", timeoutMs: 50 }));
   const cleared = [
-    watch(clock, limiter.acquire({ share: "a" })),
-    watch(clock, limiter.acquire({ share: "c" })),
+    watch(clock, limiter.acquire(1, { share: "a" })),
+    watch(clock, limiter.acquire(1, { share: "c" })),
   ];
   controller.abort(new Error("gone"));
   await clock.advance(50);
@@ -83,8 +83,8 @@ places("drop-oldest drops the caller that would go next", async () => {
     ...{ clock, fair: true, maxWaiting: 1, onFull: "drop-oldest" },
   });
   const lease = await limiter.acquire();
-  const dropped = watch(clock, limiter.acquire({ share: "a" }));
-  const waits = watch(clock, limiter.acquire({ share: "b" }));
+  const dropped = watch(clock, limiter.acquire(1, { share: "a" }));
+  const waits = watch(clock, limiter.acquire(1, { share: "b" }));
   await clock.advance(0);
   assert.is((dropped.error as { facts?: { dropped?: boolean } }).facts?.dropped, true);
   lease.release();
@@ -94,7 +94,7 @@ places("drop-oldest drops the caller that would go next", async () => {
 
 places("a limiter that is not fair refuses a share", async () => {
   const limiter = ConcurrencyLimiter.create(1);
-  assert.match(String(await failure(() => limiter.acquire({ share: "a" }))), /fair: true/);
+  assert.match(String(await failure(() => limiter.acquire(1, { share: "a" }))), /fair: true/);
   assert.match(String(await failure(() => limiter.tryAcquire({ share: "a" }))), /fair: true/);
 });
 
@@ -168,7 +168,7 @@ both("a combination without a fair limiter refuses a share, with places too", as
   const share = { share: "a" };
   assert.match(String(await failure(() => allOf(other).acquire(1, share))), /fair: true/);
   const leasing = allOf(other, ConcurrencyLimiter.create(1));
-  assert.match(String(await failure(() => leasing.acquire(share))), /fair: true/);
+  assert.match(String(await failure(() => leasing.acquire(1, share))), /fair: true/);
 });
 
 both("a caller of a combination is not dropped to make room", async () => {
@@ -206,7 +206,7 @@ both("tryAcquire with a time: the share goes to the limiters that are fair", asy
   assert.is(two.value, undefined);
   const places = ConcurrencyLimiter.create(1, { clock, fair: true });
   const fairPlaces = allOf(other, places);
-  const held = await fairPlaces.acquire({ share: "a" });
+  const held = await fairPlaces.acquire(1, { share: "a" });
   const waiting = watch(clock, fairPlaces.tryAcquire(share));
   await clock.advance(10);
   held.release();

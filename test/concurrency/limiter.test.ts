@@ -1,6 +1,12 @@
 import fc from "fast-check";
 import * as assert from "uvu/assert";
-import { ConcurrencyLimiter, type Lease, LimiterError, QueueFullError } from "../../src/index.ts";
+import {
+  ConcurrencyLimiter,
+  type Lease,
+  LimiterError,
+  QueueFullError,
+  type TryOptions,
+} from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { failure, turn, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
@@ -24,7 +30,7 @@ function full(limit: number, options: { maxWaiting?: number; name?: string } = {
   const went: string[] = [];
   const failed: unknown[] = [];
   const ask = (who: string, signal?: AbortSignal) => {
-    limiter.acquire({ signal }).then(
+    limiter.acquire(1, { signal }).then(
       (lease) => {
         went.push(who);
         leases.push(lease);
@@ -138,22 +144,22 @@ test("an abort before the call, and one after the lease was granted", async () =
   const { limiter, leases } = full(1);
   const reason = new Error("enough");
   const signal = AbortSignal.abort(reason);
-  assert.is(await failure(() => limiter.acquire({ signal })), reason);
+  assert.is(await failure(() => limiter.acquire(1, { signal })), reason);
   assert.is(await failure(() => limiter.tryAcquire({ signal })), reason);
   const controller = new AbortController();
-  const granted = limiter.acquire({ signal: controller.signal });
+  const granted = limiter.acquire(1, { signal: controller.signal });
   leases[0]?.release();
   // the place would be free again if the lease had been refused, but the grant came first
   controller.abort(reason);
   (await granted).release();
   assert.equal([limiter.active, limiter.waiting], [0, 0]);
-  assert.is(await failure(() => limiter.acquire({ signal })), reason);
+  assert.is(await failure(() => limiter.acquire(1, { signal })), reason);
   assert.is(limiter.active, 0);
 });
 
 test("tryAcquire with a time-out waits for that long at most", async () => {
   const { clock, limiter, leases } = full(1);
-  const table: [wait: Parameters<typeof limiter.tryAcquire>[0] & {}, at: number | undefined][] = [
+  const table: [wait: number | TryOptions, at: number | undefined][] = [
     [0, 0],
     [-5, 0],
     [{ timeoutMs: 0 }, 0],
@@ -162,7 +168,7 @@ test("tryAcquire with a time-out waits for that long at most", async () => {
     [{ timeoutMs: Infinity }, undefined],
     [{}, undefined],
   ];
-  const watched = table.map(([wait]) => watch(clock, limiter.tryAcquire(wait)));
+  const watched = table.map(([wait]) => watch(clock, limiter.tryAcquire(1, wait)));
   assert.is(limiter.waiting, 4);
   await clock.advance(15);
   assert.is(limiter.waiting, 3);
@@ -179,7 +185,7 @@ test("tryAcquire with a time-out waits for that long at most", async () => {
 
 test("an expired waiter does not take the next one's place", async () => {
   const { clock, limiter, leases, went, ask } = full(1);
-  const tried = watch(clock, limiter.tryAcquire(10));
+  const tried = watch(clock, limiter.tryAcquire(1, 10));
   const granted = watch(clock, limiter.tryAcquire({ timeoutMs: 30 }));
   ask("c");
   await clock.advance(20);
@@ -191,7 +197,7 @@ test("an expired waiter does not take the next one's place", async () => {
   granted.value?.release();
   await turn();
   assert.equal(went, ["c"]);
-  assert.is((await limiter.tryAcquire(0)) === undefined, true);
+  assert.is((await limiter.tryAcquire(1, 0)) === undefined, true);
 });
 
 test("no timer outlives its waiter", async () => {
@@ -208,9 +214,9 @@ test("no timer outlives its waiter", async () => {
   });
   const lease = limiter.tryAcquire();
   const controller = new AbortController();
-  const granted = limiter.tryAcquire(10);
+  const granted = limiter.tryAcquire(1, 10);
   const aborted = limiter.tryAcquire({ timeoutMs: 10, signal: controller.signal });
-  assert.is(timers.size, 2);
+  assert.is(timers.size, 1);
   lease?.release();
   assert.ok(await granted);
   controller.abort("enough");
@@ -220,7 +226,7 @@ test("no timer outlives its waiter", async () => {
 
 test("tryAcquire with a time-out takes a free place at once; its signal ends the wait", async () => {
   const limiter = ConcurrencyLimiter.create(1);
-  const lease = await limiter.tryAcquire(0);
+  const lease = await limiter.tryAcquire(1, 0);
   assert.ok(lease);
   const controller = new AbortController();
   const tried = limiter.tryAcquire({ timeoutMs: 1000, signal: controller.signal });
@@ -237,10 +243,10 @@ test("maxWaiting: one acquire more is an error, one tryAcquire more resolves to 
   assert.instance(error, LimiterError);
   assert.match(error.message, /"pages".*maxWaiting is 1/);
   assert.equal(error.facts, { limiter: "pages", permits: 1, waiting: 1, maxWaiting: 1 });
-  assert.is(watch(clock, limiter.tryAcquire(1000)).at, undefined);
-  assert.is(await limiter.tryAcquire(1000), undefined);
+  assert.is(watch(clock, limiter.tryAcquire(1, 1000)).at, undefined);
+  assert.is(await limiter.tryAcquire(1, 1000), undefined);
   await releaseFirst();
-  const waits = limiter.tryAcquire(1000);
+  const waits = limiter.tryAcquire(1, 1000);
   assert.is(limiter.waiting, 1);
   await clock.advance(1000);
   assert.is(await waits, undefined);
@@ -292,11 +298,13 @@ test("error messages name bad arguments, and nothing changes", async () => {
     assert.throws(() => ConcurrencyLimiter.create(1, options as never), words);
   }
   for (const [action, words] of [
-    [() => limiter.acquire(1 as never), "options"],
-    [() => limiter.acquire({ timeoutMs: 1 } as never), "timeoutMs"],
-    [() => limiter.acquire({ signal: 5 } as never), "signal"],
-    [() => limiter.tryAcquire("1" as never), "wait"],
-    [() => limiter.tryAcquire(Number.NaN), "timeoutMs"],
+    [() => limiter.acquire(1, 1 as never), "options"],
+    [() => limiter.acquire({} as never), "slots"],
+    [() => limiter.acquire(1, { timeoutMs: 1 } as never), "timeoutMs"],
+    [() => limiter.acquire(1, { signal: 5 } as never), "signal"],
+    [() => limiter.tryAcquire("1" as never), "slots"],
+    [() => limiter.tryAcquire(1, "1" as never), "wait"],
+    [() => limiter.tryAcquire(1, Number.NaN), "timeoutMs"],
     [() => limiter.tryAcquire({ wait: 5 } as never), "wait"],
   ] as const) {
     assert.match(`${await failure(action)}`, words);
@@ -377,7 +385,7 @@ test("random histories agree with a model: the limit holds, the order is kept, n
           const timeoutMs = pick % 30;
           const entered: Promise<Lease | undefined> =
             action === "acquire"
-              ? limiter.acquire({ signal })
+              ? limiter.acquire(1, { signal })
               : limiter.tryAcquire({ timeoutMs, signal });
           entered.then(enters, () => log.push(`${id} failed`));
           if (active < limit) {

@@ -138,14 +138,14 @@ test("ConcurrencyLimiter: reject, drop-oldest, wait", async () => {
   assert.instance(await failure(() => refusing.acquire()), QueueFullError);
 
   const [first, second, third] = [1, 2, 3].map(() => watch(clock, dropping.acquire()));
-  assert.is(await dropping.tryAcquire(1000), undefined, "tryAcquire drops no caller");
+  assert.is(await dropping.tryAcquire(1, 1000), undefined, "tryAcquire drops no caller");
   leases[1]?.release();
   await clock.advance(0);
   for (const dropped of [first, second]) assert.instance(dropped?.error, QueueFullError);
   assert.ok(third?.value);
 
   const queued = [1, 2].map(() => watch(clock, waiting.acquire()));
-  assert.is(await waiting.tryAcquire(1000), undefined);
+  assert.is(await waiting.tryAcquire(1, 1000), undefined);
   leases[2]?.release();
   await clock.advance(0);
   queued[0]?.value?.release();
@@ -157,7 +157,7 @@ test("ConcurrencyLimiter: a tryAcquire that is dropped gets no lease", async () 
   const clock = new FakeClock();
   const limiter = ConcurrencyLimiter.create(1, { clock, maxWaiting: 1, onFull: "drop-oldest" });
   limiter.tryAcquire();
-  const tried = watch(clock, limiter.tryAcquire(1000));
+  const tried = watch(clock, limiter.tryAcquire(1, 1000));
   void limiter.acquire();
   await clock.advance(0);
   assert.equal([tried.at, tried.value, limiter.waiting], [0, undefined, 1]);
@@ -173,7 +173,7 @@ test("ConcurrencyLimiter.clear: callers that wait reject, leases and later calle
   const clock = new FakeClock();
   const limiter = ConcurrencyLimiter.create(1, { clock });
   const lease = limiter.tryAcquire();
-  const waits = [limiter.acquire(), limiter.tryAcquire(1000)].map((wait) => watch(clock, wait));
+  const waits = [limiter.acquire(), limiter.tryAcquire(1, 1000)].map((wait) => watch(clock, wait));
   limiter.clear("enough");
   assert.equal([limiter.waiting, limiter.active], [0, 1]);
   const later = watch(clock, limiter.acquire());

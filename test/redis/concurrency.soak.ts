@@ -51,13 +51,13 @@ async function work(url: string): Promise<void> {
     if (kind < 0.5) await hold("acquired", await limiter.acquire());
     else if (kind < 0.6) await hold("tried", await limiter.tryAcquire());
     else if (kind < 0.8)
-      await hold("in time", await limiter.tryAcquire(Math.random() * LONGEST_WAIT_MS));
+      await hold("in time", await limiter.tryAcquire(1, Math.random() * LONGEST_WAIT_MS));
     else {
       const controller = new AbortController();
       const abort = () => controller.abort("enough");
       const timer = setTimeout(abort, Math.random() * LONGEST_WAIT_MS);
       const outcome = await limiter
-        .acquire({ signal: controller.signal })
+        .acquire(1, { signal: controller.signal })
         .catch((reason: unknown) => reason);
       clearTimeout(timer);
       if (outcome === "enough") ends.aborted = (ends.aborted ?? 0) + 1;

@@ -26,7 +26,7 @@ import {
 import { type LeaseRequest, leaseId } from "../../src/stores/lease-store.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisLeaseStore } from "../../src/stores/redis/redis-lease-store.ts";
-import { HandLeaseStore } from "../support/limiter/lease-store.ts";
+import { HandLeaseStore, slotsOf } from "../support/limiter/lease-store.ts";
 import { failure } from "../support/limiter/watch.ts";
 import { PATIENT } from "../support/patient.ts";
 import { suite } from "../support/suite.ts";
@@ -241,7 +241,7 @@ test("connections: one to subscribe while a caller waits, none afterwards", asyn
   const lease = await limiter.acquire();
   assert.is(await channels(), 0);
   const waits = limiter.acquire();
-  const aside = limiter.tryAcquire(10);
+  const aside = limiter.tryAcquire(1, 10);
   await until("a subscription", async () => (await channels()) === 1);
   assert.is(await aside, undefined);
   await lease.release();
@@ -598,6 +598,7 @@ test("random histories: the script agrees with a model, request by request", asy
     number: fc.integer({ min: 1, max: 8 }),
   });
   const batches = fc.array(fc.array(request, { maxLength: 5 }), { maxLength: 30 });
+  const idOf = (number: number) => leaseId(60_000, 3, "test", number, 1 + (number % 3));
   await fc.assert(
     fc.asyncProperty(batches, async (history) => {
       const model = new HandLeaseStore();
@@ -605,7 +606,7 @@ test("random histories: the script agrees with a model, request by request", asy
       for (const batch of history) {
         const requests = batch.map(({ verb, number }) => ({
           verb,
-          what: verb === "limit" ? `${(number % 4) + 1}` : leaseId(60_000, 3, "test", number),
+          what: verb === "limit" ? `${(number % 4) + 1}` : idOf(number),
         }));
         const [{ lapseMs, ...real }, { lapseMs: expected, ...modelled }] = [
           await store.run(key, 3, requests),
@@ -615,7 +616,8 @@ test("random histories: the script agrees with a model, request by request", asy
         assert.is(lapseMs >= 0, expected >= 0);
       }
       const members = await bench.redis.zrange(`m:${key}`, "0", "-1");
-      const expected = model.leases.size + 2 * model.tickets.size;
+      const slots = [...model.leases.keys()].reduce((sum, id) => sum + slotsOf(id), 0);
+      const expected = slots + 2 * model.tickets.size;
       const rest = members.filter((member) => !member.startsWith("s"));
       assert.is(rest.length, expected);
     }),

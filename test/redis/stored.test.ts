@@ -96,8 +96,8 @@ leases("who holds leases, who waits, and which limits are set", () => {
     ...["s2=5", "4001700000000000"],
   ]);
   assert.equal(found, {
-    held: [{ process: "process-a", lapsesMs: 1_700_000_000_000, declared: 2 }],
-    waiting: [{ process: "process-b", lapsesMs: 1_700_000_000_500, declared: 2 }],
+    held: [{ process: "process-a", lapsesMs: 1_700_000_000_000, declared: 2, slots: 1 }],
+    waiting: [{ process: "process-b", lapsesMs: 1_700_000_000_500, declared: 2, slots: 1 }],
     limits: [{ declared: 2, inForce: 5 }],
   });
   assert.equal(readStoredLeases([]), { held: [], waiting: [], limits: [] });

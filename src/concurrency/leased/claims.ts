@@ -21,8 +21,11 @@ export abstract class Claims {
   readonly line = new Fifo<Claim>();
   /** The limit in force, by the last reply; before the first, the declared limit. */
   limit: number;
-  /** How many leases this process holds. */
+  /** How many slots this process holds, and by how many leases. */
   active = 0;
+  #held = 0;
+  /** How many slots the callers in the line ask for. */
+  #slotsWaiting = 0;
   protected readonly declared: number;
   protected readonly processId = crypto.randomUUID();
   /** Those that were sent to the store, in that order. */
@@ -50,8 +53,8 @@ export abstract class Claims {
   protected abstract retrySoon(): void;
   /** Called when a claim waits no longer. */
   protected abstract waitEnded(claim: Claim, isGranted: boolean): void;
-  /** Called when a lease is released, with the end of that release. */
-  protected abstract freed(released: Promise<void>): void;
+  /** Called when a lease of that many slots is released, with the end of that release. */
+  protected abstract freed(released: Promise<void>, slots: number): void;
 
   [Symbol.iterator](): Iterator<Claim> {
     return this.claims.values();
@@ -62,6 +65,11 @@ export abstract class Claims {
     return this.line.size;
   }
 
+  /** How many slots they ask for. */
+  get slotsWaiting(): number {
+    return this.#slotsWaiting;
+  }
+
   /** Whether no caller waits for a lease or holds one. */
   get isEmpty(): boolean {
     return this.claims.size === 0;
@@ -69,7 +77,7 @@ export abstract class Claims {
 
   /** Whether a caller wants a lease that it does not hold. */
   get isWanted(): boolean {
-    return this.claims.size > this.active;
+    return this.claims.size > this.#held;
   }
 
   /** Adds the claim of a new caller. */
@@ -89,25 +97,27 @@ export abstract class Claims {
   /** Gives a claim the id under which it is sent. */
   protected register(claim: Claim): void {
     const { leaseMs } = this.#options;
-    claim.id = leaseId(leaseMs, this.declared, this.processId, claim.number);
+    claim.id = leaseId(leaseMs, this.declared, this.processId, claim.number, claim.slots);
     this.claims.set(claim.id, claim);
   }
 
   protected mayWait(claim: Claim): boolean {
-    const hasRoom = this.line.size < this.#options.maxWaiting;
+    const hasRoom = this.#slotsWaiting + claim.slots <= this.#options.maxWaiting;
     return claim.waits && (hasRoom || this.line.has(claim));
   }
 
   protected wait(claim: Claim): void {
     claim.state = "waiting";
     claim.hasWaited = true;
+    if (!this.line.has(claim)) this.#slotsWaiting += claim.slots;
     this.line.append(claim);
   }
 
   protected grant(claim: Claim): void {
-    this.#meter.released(1, claim.hasWaited ? claim.waited : 0);
+    this.#meter.released(claim.slots, claim.hasWaited ? claim.waited : 0);
     claim.state = "held";
-    this.active += 1;
+    this.active += claim.slots;
+    this.#held += 1;
     this.#endWait(claim);
     claim.resolve(claim);
   }
@@ -117,8 +127,8 @@ export abstract class Claims {
     const { name, maxWaiting } = this.#options;
     const { insists } = claim;
     void this.release(claim);
-    this.#meter.expired(1, claim.waited, insists ? "queue-full" : "too-long");
-    const full = () => new QueueFullError(name, 1, this.waiting, maxWaiting);
+    this.#meter.expired(claim.slots, claim.waited, insists ? "queue-full" : "too-long");
+    const full = () => new QueueFullError(name, claim.slots, this.slotsWaiting, maxWaiting);
     claim.resolve(insists ? Promise.reject(full()) : undefined);
   }
 
@@ -132,7 +142,7 @@ export abstract class Claims {
   /** Ends a claim: its signal was aborted, or the limiter closed. */
   protected reject(claim: Claim, reason: unknown): void {
     void this.release(claim);
-    this.#meter.left(1, claim.waited, reason);
+    this.#meter.left(claim.slots, claim.waited, reason);
     claim.resolve(Promise.reject(reason));
   }
 
@@ -151,8 +161,9 @@ export abstract class Claims {
     this.claims.delete(id);
     const released = isKnown ? this.giveBack(id) : Promise.resolve();
     if (state === "held") {
-      this.active -= 1;
-      this.freed(released);
+      this.active -= claim.slots;
+      this.#held -= 1;
+      this.freed(released, claim.slots);
     } else {
       this.#endWait(claim);
     }
@@ -199,7 +210,7 @@ export abstract class Claims {
       claim.waits = false;
     } else {
       void this.release(claim);
-      this.#meter.expired(1, claim.waited);
+      this.#meter.expired(claim.slots, claim.waited);
       claim.resolve(undefined);
     }
   }
@@ -208,7 +219,7 @@ export abstract class Claims {
     const { waitSignal } = claim;
     claim.timer?.cancel();
     if (waitSignal !== undefined) this.#signals.delete(waitSignal, claim);
-    this.line.remove(claim);
+    if (this.line.remove(claim)) this.#slotsWaiting -= claim.slots;
     this.waitEnded(claim, claim.state === "held");
   }
 }

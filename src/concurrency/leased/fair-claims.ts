@@ -5,10 +5,10 @@
  * The store serves the processes first in, first out: the tickets that a process has there keep all other
  * processes waiting, and no new share of its own can go before them. So the next call is sent only while
  *
- *     the calls with the store that have no lease  <  1 + free + released
+ *     the slots that calls with the store ask for without a lease  <  1 + free + released
  *
- * where `free` is how many leases were free by the last reply, and `released` is how many leases this process
- * is giving back: the request for the next one travels in the same batch, so the place is taken again at once.
+ * where `free` is how many slots were free by the last reply, and `released` is how many slots this process
+ * is giving back: the request for the next one travels in the same batch, so they are taken again at once.
  * Both are at most the limit. While nothing is free, each process has one ticket, and gets places in its turn.
  */
 
@@ -30,8 +30,9 @@ export class FairClaims {
   readonly line: Ranks<Claim>;
   readonly #maxWaiting: number;
   readonly #host: FairClaimsHost;
-  /** How many calls are with the store without a lease. */
+  /** How many calls are with the store without a lease, and how many slots they ask for. */
   #asked = 0;
+  #slotsAsked = 0;
   #free = 0;
   #released = 0;
   /** Whether the store has replied since the first of the callers came. */
@@ -68,9 +69,11 @@ export class FairClaims {
 
   /** Sends the next calls, as long as the store may have leases for them. */
   fill(): void {
-    while (this.line.size > 0 && this.#asked < 1 + this.#free + this.#released) {
+    while (this.line.size > 0 && this.#slotsAsked < 1 + this.#free + this.#released) {
+      const claim = this.line.shift(now()) as Claim;
       this.#asked += 1;
-      this.#host.send(this.line.shift(now()) as Claim);
+      this.#slotsAsked += claim.slots;
+      this.#host.send(claim);
     }
   }
 
@@ -94,17 +97,18 @@ export class FairClaims {
       if (isGranted) this.line.charge(turn, now());
     } else if (!this.line.remove(claim)) {
       this.#asked -= 1;
+      this.#slotsAsked -= claim.slots;
       if (!isGranted) this.line.refund(turn);
       this.fillSoon();
     }
   }
 
   /** A lease is given back: the next call is sent with the release, and takes the place that it frees. */
-  async freed(released: Promise<void>): Promise<void> {
-    this.#released += 1;
+  async freed(released: Promise<void>, slots: number): Promise<void> {
+    this.#released += slots;
     this.fill();
     await released;
-    this.#released -= 1;
+    this.#released -= slots;
   }
 
   /** The store is away: all callers fail, as if they had been sent, too. */
@@ -118,16 +122,18 @@ export class FairClaims {
     return this.#hasReplied && areWaiting && this.#free + this.#released === 0;
   }
 
-  /** How many callers more than `maxWaiting` wait. */
+  /** For how many slots more than `maxWaiting` callers wait. */
   get #excess(): number {
-    return this.line.size + this.#asked - this.#maxWaiting;
+    return this.line.permits + this.#slotsAsked - this.#maxWaiting;
   }
 
   /** Refuses the callers beyond `maxWaiting`, the latest first. */
   #refuseExcess(): void {
     if (!this.#isTaken || this.#excess <= 0) return;
-    const latest = [...this.line].sort((a, b) => b.number - a.number);
-    for (const claim of latest.slice(0, this.#excess)) this.#host.refuse(claim);
+    for (const claim of [...this.line].sort((a, b) => b.number - a.number)) {
+      if (this.#excess <= 0) return;
+      this.#host.refuse(claim);
+    }
   }
 
   /** Asks the store, so that an outage is noticed although no new call is sent. */

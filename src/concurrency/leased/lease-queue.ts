@@ -111,6 +111,10 @@ export class LeaseQueue extends Claims implements LeaseHost {
     return super.waiting + this.#queued;
   }
 
+  override get slotsWaiting(): number {
+    return super.slotsWaiting + (this.#fair?.line.permits ?? 0);
+  }
+
   get #queued(): number {
     return this.#fair?.line.size ?? 0;
   }
@@ -220,9 +224,9 @@ export class LeaseQueue extends Claims implements LeaseHost {
     return this.#link.ask(verb, what);
   }
 
-  protected override freed(released: Promise<void>): void {
+  protected override freed(released: Promise<void>, slots: number): void {
     this.grantShare();
-    void this.#fair?.freed(released);
+    void this.#fair?.freed(released, slots);
   }
 
   protected override waitEnded(claim: Claim, isGranted: boolean): void {
@@ -231,8 +235,7 @@ export class LeaseQueue extends Claims implements LeaseHost {
 
   /** Handles a lease granted by the store; gives it back if the share of this process is used up. */
   #letIn(claim: Claim): void {
-    const { share } = this.#strategy;
-    if (share === 0 || this.active < share) {
+    if (this.#strategy.share === 0 || this.#fits(claim)) {
       this.grant(claim);
     } else {
       void this.giveBack(claim.id);
@@ -243,7 +246,7 @@ export class LeaseQueue extends Claims implements LeaseHost {
   /** Grants a claim a lease without the store, lets it wait in this process, or refuses it. */
   #admit(claim: Claim): void {
     this.grantShare();
-    if (this.active < this.#strategy.share) {
+    if (this.#fits(claim)) {
       this.#grantHere(claim);
     } else if (this.mayWait(claim)) {
       this.wait(claim);
@@ -253,18 +256,24 @@ export class LeaseQueue extends Claims implements LeaseHost {
     }
   }
 
+  /** Whether the share of this process has room; a claim for more than the whole share is let in alone. */
+  #fits({ slots }: Claim): boolean {
+    const { share } = this.#strategy;
+    return this.active + slots <= share || (share > 0 && this.active === 0);
+  }
+
   /** Grants leases to waiting callers, as long as this process has not used up its share. */
   grantShare(): void {
     const { line } = this;
-    while (line.head !== undefined && this.active < this.#strategy.share) {
-      this.#grantHere(line.head);
+    for (let { head } = line; head !== undefined && this.#fits(head); head = line.head) {
+      this.#grantHere(head);
     }
     if (line.size > 0 && this.#strategy.decidesHere) this.wakeIn(SHARE_HOLDS_MS);
   }
 
   /** Grants a lease that the store does not know: it is registered there now, or when the store is back. */
   #grantHere(claim: Claim): void {
-    if (this.isAway) this.stats.granted(1);
+    if (this.isAway) this.stats.granted(claim.slots);
     this.grant(claim);
     claim.verb = "adopt";
     claim.deadline = performance.now() + this.#options.leaseMs;

@@ -17,13 +17,15 @@ import type { TryOptions, WaitOptions } from "../../api/limiter-api.ts";
 import { checkTryOptions, checkWaitOptions, type FairOptions, shareIn } from "../../api/options.ts";
 import type { RemoteStats, StoreState } from "../../api/outage-stats.ts";
 import { asMember, type PlacesMember } from "../../api/participant.ts";
+import { type RunOptions, tryArguments } from "../../api/slots-options.ts";
 import type { Counted } from "../../api/stats.ts";
 import { orderOf } from "../../fair/fair-order.ts";
-import { checkNumber, wholeAtLeastOne } from "../../ground/check.ts";
+import { checkFunction, checkNumber, wholeAtLeastOne } from "../../ground/check.ts";
 import { asyncDispose } from "../../ground/dispose.ts";
 import { FIFO, type Order } from "../../queue/order.ts";
 import type { LeaseStore } from "../../stores/lease-store.ts";
-import { RemotePlaceMember } from "../slots-participant.ts";
+import { Slots } from "../slots.ts";
+import { RemoteSlotsParticipant } from "../slots-participant.ts";
 import { LeaseQueue, type RemoteConcurrencyOptions } from "./lease-queue.ts";
 import type { Claim, ConcurrencyStatus, RemoteLease, WantedLease } from "./remote-lease.ts";
 
@@ -31,6 +33,7 @@ import type { Claim, ConcurrencyStatus, RemoteLease, WantedLease } from "./remot
 export class RemoteConcurrency implements Counted, AsyncDisposable {
   readonly #order: Order;
   readonly #queue: LeaseQueue;
+  readonly #declared: number;
 
   /** @param fair the option `fair` */
   constructor(
@@ -40,6 +43,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
     options: RemoteConcurrencyOptions,
     fair?: boolean | FairOptions,
   ) {
+    this.#declared = declared;
     this.#order = orderOf(fair);
     this.#queue = new LeaseQueue(store, key, declared, options, this.#order);
   }
@@ -64,30 +68,42 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
     return this.#queue.stats.stats;
   }
 
-  acquire(options?: WaitOptions): Promise<RemoteLease> {
+  acquire(asked = 1, options?: WaitOptions): Promise<RemoteLease> {
     return new Promise((resolve) => {
       const signal = checkWaitOptions(options);
-      const turn = this.#order.turnOf<Claim>(options, 1);
+      const slots = this.#slots(asked);
+      const turn = this.#order.turnOf<Claim>(options, slots);
       signal?.throwIfAborted();
       const settle = resolve as WantedLease["resolve"];
-      const wanted = { insists: true, longestMs: Infinity, waitSignal: signal, turn };
+      const wanted = { slots, insists: true, longestMs: Infinity, waitSignal: signal, turn };
       this.#queue.claim({ ...wanted, resolve: settle });
     });
   }
 
-  tryAcquire(wait: number | TryOptions = 0): Promise<RemoteLease | undefined> {
+  tryAcquire(
+    first: number | TryOptions = 1,
+    longest?: number | TryOptions,
+  ): Promise<RemoteLease | undefined> {
     return new Promise((resolve) => {
+      const { slots: asked, wait = 0 } = tryArguments(first, longest);
       const { micros, signal } = checkTryOptions(wait);
-      const turn = this.#order.turnOf<Claim>(shareIn(wait), 1);
+      const slots = this.#slots(asked);
+      const turn = this.#order.turnOf<Claim>(shareIn(wait), slots);
       signal?.throwIfAborted();
-      const wanted = { insists: false, longestMs: micros / 1000, waitSignal: signal, turn };
-      this.#queue.claim({ ...wanted, resolve });
+      const longestMs = micros / 1000;
+      this.#queue.claim({ slots, insists: false, longestMs, waitSignal: signal, turn, resolve });
     });
   }
 
-  async run<T>(fn: (lease: RemoteLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T> {
-    if (typeof fn !== "function") throw new TypeError("fn must be a function");
-    const lease = await this.acquire(options);
+  /** Checks how many slots a call asks for. */
+  #slots(slots: unknown): number {
+    return new Slots(Math.max(this.limit, this.#declared)).amount(slots);
+  }
+
+  async run<T>(fn: (lease: RemoteLease) => T | PromiseLike<T>, options?: RunOptions): Promise<T> {
+    checkFunction("fn", fn);
+    const { slots, ...wait } = options ?? {};
+    const lease = await this.acquire(slots, options && wait);
     try {
       return await fn(lease);
     } finally {
@@ -108,7 +124,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   }
 
   [asMember](): PlacesMember {
-    return new RemotePlaceMember(this, this.#order !== FIFO);
+    return new RemoteSlotsParticipant(this, this.#order !== FIFO);
   }
 
   close(): Promise<void> {

@@ -23,16 +23,17 @@ export interface RemoteLease extends AsyncDisposable {
 
 /** The status of a limiter, for all processes together. */
 export interface ConcurrencyStatus {
-  /** How many leases may be held at once. */
+  /** How many slots there are. */
   readonly limit: number;
-  /** How many leases are held. */
+  /** How many slots are held. */
   readonly active: number;
   /** How many callers wait for a lease. */
   readonly waiting: number;
 }
 
 /** What a caller asks for. */
-export interface WantedLease extends Pick<Claim, "insists" | "waitSignal" | "turn" | "resolve"> {
+export interface WantedLease
+  extends Pick<Claim, "slots" | "insists" | "waitSignal" | "turn" | "resolve"> {
   /** The longest wait, ms. */
   readonly longestMs: number;
 }
@@ -43,6 +44,8 @@ export class Claim implements RemoteLease {
   id = "";
   /** Its number in the order of arrival. */
   readonly number: number;
+  /** How many slots it asks for. */
+  readonly slots: number;
   /** Whether a rejection is an error (`acquire`) or `undefined` (`tryAcquire`). */
   readonly insists: boolean;
   /** The caller's signal, which ends the wait. */
@@ -75,6 +78,7 @@ export class Claim implements RemoteLease {
 
   constructor(number: number, wanted: WantedLease, giveBack: (claim: Claim) => Promise<void>) {
     this.number = number;
+    this.slots = wanted.slots;
     this.insists = wanted.insists;
     this.waitSignal = wanted.waitSignal;
     this.turn = wanted.turn;

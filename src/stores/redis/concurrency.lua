@@ -7,9 +7,10 @@
 -- KEYS[1]  a sorted set. By score:
 --            below 0          "q" id: a ticket, in the order of the queue
 --            0 to LAPSE       "l" id: a lease; the score is when it lapses (epoch ms)
+--                             "m" id ":" i: with the same score, for each slot of the lease from the second on
 --            LAPSE            "e" id: a ticket; the score is LAPSE + when it lapses
 --            from SETTING on  "s" declared "=" limit: a limit set at run time; the score is SETTING + when
---          An id is lease time (ms) ":" declared limit ":" process ":" number.
+--          An id is lease time (ms) ":" declared limit ":" process ":" number, and ":" slots if they are several.
 -- ARGV[1]  the limit that this caller's code declares
 -- ARGV[2]  the prefix of the channels' names
 -- ARGV[3+] the requests, each a letter and an argument
@@ -22,7 +23,7 @@
 --            h id     takes a lease regardless of the limit; such requests run first
 --            p        in a batch of its own: writes, undoes the write, and grants no lease
 -- reply    an error if memory is short and a request needs some; the other requests have been run then. Else
---          one string: the limit in force, the number of leases, the number of tickets, in how many ms the
+--          one string: the limit in force, the number of slots held, the number of tickets, in how many ms the
 --          first lease lapses (-1: no ticket waits), a tab, and for each request a digit: 1 a lease, 2 a
 --          ticket, 0 neither
 -- message  to the channel ARGV[2] ":" process, when tickets of that process become leases: their
@@ -65,7 +66,7 @@ end
 -- Other code's sorted set under this key must not lose members. The first member tells it apart, because this script
 -- writes only to a set that it has begun.
 local first_member = edge("ZRANGEBYSCORE", "-inf", "+inf")
-if first_member and not string.find(first_member, "^[qle][%d.]+:[^:]+:[^:]+:.") and not string.find(first_member, "^s.+=.") then
+if first_member and not string.find(first_member, "^[qlme][%d.]+:[^:]+:[^:]+:.") and not string.find(first_member, "^s.+=.") then
   error("the key " .. key .. FOREIGN, 0)
 end
 
@@ -94,6 +95,28 @@ local function lapse_of(id)
   return math.ceil(now + tonumber(string.match(id, "^[^:]*")))
 end
 
+-- returns how many slots a lease holds
+local function slots_of(id)
+  return tonumber(string.match(id, "^[^:]*:[^:]*:[^:]*:[^:]*:(%d+)$") or 1)
+end
+
+local function has_lease(id)
+  return redis.call("ZSCORE", key, "l" .. id)
+end
+
+-- writes a lease, a member for each slot
+local function put_lease(id, lapse)
+  redis.call("ZADD", key, text(lapse), "l" .. id)
+  for i = 2, slots_of(id) do
+    redis.call("ZADD", key, text(lapse), "m" .. id .. ":" .. i)
+  end
+end
+
+-- A request for more slots than a limit that was lowered meanwhile is let in alone: it would wait for ever.
+local function fits(id, limit)
+  return active + slots_of(id) <= limit or active == 0
+end
+
 -- the tickets that became leases, by process
 local granted, changed = {}, false
 
@@ -103,19 +126,19 @@ local function grant()
     local head = edge("ZRANGEBYSCORE", "-inf", "(0")
     local id = string.sub(head, 2)
     local numbers, process = string.match(id, "^[^:]*:([^:]*):([^:]*)")
-    if active >= limit_of(numbers) then return end
+    if not fits(id, limit_of(numbers)) then return end
     local lapse = tonumber(redis.call("ZSCORE", key, "e" .. id)) - LAPSE
     redis.call("ZREM", key, head, "e" .. id)
-    redis.call("ZADD", key, text(lapse), "l" .. id)
-    active, waiting, changed = active + 1, waiting - 1, true
+    put_lease(id, lapse)
+    active, waiting, changed = active + slots_of(id), waiting - 1, true
     granted[process] = granted[process] and granted[process] .. " " .. id or id
   end
 end
 
 local function keep(id)
   changed = true
-  if redis.call("ZSCORE", key, "l" .. id) then
-    redis.call("ZADD", key, text(lapse_of(id)), "l" .. id)
+  if has_lease(id) then
+    put_lease(id, lapse_of(id))
     return 1
   elseif redis.call("ZSCORE", key, "e" .. id) then
     redis.call("ZADD", key, text(LAPSE + lapse_of(id)), "e" .. id)
@@ -133,9 +156,9 @@ end
 local function acquire(id, waits)
   local standing = keep(id)
   if standing > 0 or is_full() then return standing end
-  if waiting == 0 and active < limit_of(declared) then
-    redis.call("ZADD", key, text(lapse_of(id)), "l" .. id)
-    active = active + 1
+  if waiting == 0 and fits(id, limit_of(declared)) then
+    put_lease(id, lapse_of(id))
+    active = active + slots_of(id)
     return 1
   elseif waits then
     local _, last = edge("ZREVRANGEBYSCORE", "(0", "-inf")
@@ -153,17 +176,24 @@ end
 
 local function release(id)
   changed = true
-  active = active - redis.call("ZREM", key, "l" .. id)
+  if redis.call("ZREM", key, "l" .. id) > 0 then
+    for i = 2, slots_of(id) do
+      redis.call("ZREM", key, "m" .. id .. ":" .. i)
+    end
+    active = active - slots_of(id)
+  end
   drop_ticket(id)
   grant()
   return 0
 end
 
 local function adopt(id)
-  if not redis.call("ZSCORE", key, "l" .. id) and is_full() then return end
+  local had_lease = has_lease(id)
+  if not had_lease and is_full() then return end
   changed = true
   drop_ticket(id)
-  active = active + redis.call("ZADD", key, text(lapse_of(id)), "l" .. id)
+  put_lease(id, lapse_of(id))
+  if not had_lease then active = active + slots_of(id) end
 end
 
 local function probe()

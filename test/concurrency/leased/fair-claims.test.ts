@@ -43,7 +43,7 @@ function open(limit: number, { processes = 1, maxWaiting = Infinity, fair = true
   const held: RemoteLease[] = [];
   const limiter = limiters[0] as RemoteConcurrency;
   const ask = (share: string, options: ShareOptions = {}, of = limiter) => {
-    of.acquire({ share, ...options }).then(
+    of.acquire(1, { share, ...options }).then(
       (lease) => {
         order.push(share);
         held.push(lease);
@@ -192,7 +192,7 @@ test("maxWaiting: callers beyond it are refused, without a request once it is kn
   assert.equal(order, ["b: QUEUE_FULL"]);
   assert.is(await tried, undefined);
   store.batches.length = 0;
-  const error = (await failure(() => limiter.acquire({ share: "b" }))) as QueueFullError;
+  const error = (await failure(() => limiter.acquire(1, { share: "b" }))) as QueueFullError;
   assert.instance(error, QueueFullError);
   assert.equal(error.facts, { limiter: "pages", permits: 1, waiting: 3, maxWaiting: 3 });
   assert.is(await limiter.tryAcquire({ timeoutMs: 50 }), undefined);
@@ -213,7 +213,7 @@ test("maxWaiting: once a reply shows that all are held, the latest callers beyon
 test("maxWaiting: a caller that leaves before its reply does not cause the refusal of others", async () => {
   const { limiter, store, order, ask } = open(1, { maxWaiting: 0 });
   const controller = new AbortController();
-  const left = failure(() => limiter.acquire({ signal: controller.signal }));
+  const left = failure(() => limiter.acquire(1, { signal: controller.signal }));
   ask("a");
   controller.abort("enough");
   await settled();
@@ -263,7 +263,7 @@ test("a caller that waits here leaves with its time or its signal", async () => 
   const controller = new AbortController();
   const { signal } = controller;
   const timed = limiter.tryAcquire({ timeoutMs: 40, share: "b" });
-  const waiting = failure(() => limiter.acquire({ signal, share: "b" }));
+  const waiting = failure(() => limiter.acquire(1, { signal, share: "b" }));
   ask("b");
   await clock.tickAsync(40);
   assert.is(await timed, undefined);
@@ -329,7 +329,7 @@ test("close rejects the callers that wait here, and later ones", async () => {
     order.sort(),
     ["a", "b", "b"].map((share) => `${share}: LIMITER_CLOSED`),
   );
-  assert.instance(await failure(() => limiter.acquire({ share: "a" })), LimiterClosedError);
+  assert.instance(await failure(() => limiter.acquire(1, { share: "a" })), LimiterClosedError);
   assert.equal([limiter.waiting, limiter.stats.cancelled], [0, 3]);
 });
 
@@ -349,7 +349,7 @@ test("a combination waits for a place in fair order, and takes none out of turn"
   await settled();
   assert.is(await both.tryAcquire(), undefined);
   const combined = (share: string) =>
-    both.acquire({ share }).then((lease) => {
+    both.acquire(1, { share }).then((lease) => {
       order.push(share);
       held.push(lease as RemoteLease);
     });
@@ -368,12 +368,12 @@ test("a combination waits for a place in fair order, and takes none out of turn"
 
 test("the arguments of a share are checked; a limiter that is not fair has none", async () => {
   const { limiter } = open(1);
-  assert.match(`${await failure(() => limiter.acquire({ share: 7 as never }))}`, "share");
-  assert.match(`${await failure(() => limiter.acquire({ weight: 0 }))}`, "weight");
+  assert.match(`${await failure(() => limiter.acquire(1, { share: 7 as never }))}`, "share");
+  assert.match(`${await failure(() => limiter.acquire(1, { weight: 0 }))}`, "weight");
   assert.match(`${await failure(() => limiter.tryAcquire({ priority: "x" }))}`, "priorities");
   const plain = open(1, { fair: false }).limiter;
   for (const call of [
-    () => plain.acquire({ share: "a" }),
+    () => plain.acquire(1, { share: "a" }),
     () => plain.tryAcquire({ share: "a" }),
     () => plain.run(async () => {}, { weight: 2 }),
   ]) {

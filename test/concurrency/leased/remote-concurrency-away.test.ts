@@ -236,7 +236,7 @@ test("close waits for releases in flight: no ticket is left behind", async () =>
   const { store, limiter, askAll, news } = open("throw", 1);
   await askAll("a");
   const controller = new AbortController();
-  const waiting = failure(() => limiter.acquire({ signal: controller.signal }));
+  const waiting = failure(() => limiter.acquire(1, { signal: controller.signal }));
   await settled();
   assert.is(store.tickets.size, 1);
   store.held = true;
@@ -294,9 +294,9 @@ test("wait: calls wait for recovery, in order; a time-out or a signal ends the w
     await clock.tickAsync(100);
     const controller = new AbortController();
     ask("now", limiter, limiter.tryAcquire());
-    ask("short", limiter, limiter.tryAcquire(50));
-    ask("long", limiter, limiter.tryAcquire(50_000));
-    const gone = failure(() => limiter.acquire({ signal: controller.signal }));
+    ask("short", limiter, limiter.tryAcquire(1, 50));
+    ask("long", limiter, limiter.tryAcquire(1, 50_000));
+    const gone = failure(() => limiter.acquire(1, { signal: controller.signal }));
     await settled();
     assert.is(news(), "now: no");
     controller.abort("enough");
@@ -411,7 +411,7 @@ test("local: grants the share, counts leases held before, and other callers wait
   assert.is(news(), "f");
   assert.equal(await limiter.peek(), { limit: 2, active: 2, waiting: 2 });
   ask("try", limiter, limiter.tryAcquire());
-  ask("short", limiter, limiter.tryAcquire(50));
+  ask("short", limiter, limiter.tryAcquire(1, 50));
   await askAll("ij");
   assert.is(news(), "try: no j: QUEUE_FULL");
   await clock.tickAsync(60);
@@ -614,7 +614,7 @@ test("random outages: every caller is answered, no place leaks, and the formula 
             asked += 1;
             const call: Promise<RemoteLease | undefined> =
               action === "ask"
-                ? limiter.acquire({ signal })
+                ? limiter.acquire(1, { signal })
                 : limiter.tryAcquire({ timeoutMs: action === "try" ? 0 : pick, signal });
             call.then(
               (lease) => {
@@ -695,7 +695,7 @@ test("an outage that all processes notice: at most limit + max(limit, N) leases,
             if (lease) held.add(lease);
           };
           if (action === "ask") limiter.acquire().then(take, assert.unreachable);
-          if (action === "tryWait") limiter.tryAcquire(pick).then(take, assert.unreachable);
+          if (action === "tryWait") limiter.tryAcquire(1, pick).then(take, assert.unreachable);
           if (action === "tick") await clock.tickAsync(pick);
           if (action === "release") {
             const lease = [...held][pick % Math.max(1, held.size)];

@@ -463,7 +463,7 @@ test("no reply in time, or an error: StoreUnavailableError, and no place leaks",
   for (const action of [
     () => limiter.acquire(),
     () => limiter.tryAcquire(),
-    () => limiter.tryAcquire(10),
+    () => limiter.tryAcquire(1, 10),
     () => limiter.peek(),
     () => limiter.setLimit(2),
   ]) {
@@ -533,12 +533,12 @@ fifo("an abort before the call, in flight, while waiting, and after the grant", 
   const { store, limiter, holder, ask, went } = await full(1);
   const reason = { why: "enough" };
   const gone = AbortSignal.abort(reason);
-  assert.is(await failure(() => limiter.acquire({ signal: gone })), reason);
+  assert.is(await failure(() => limiter.acquire(1, { signal: gone })), reason);
   assert.is(await failure(() => limiter.tryAcquire({ signal: gone })), reason);
 
   const controller = new AbortController();
   const { signal } = controller;
-  const waiting = failure(() => limiter.acquire({ signal }));
+  const waiting = failure(() => limiter.acquire(1, { signal }));
   await settled();
   const asked = failure(() => limiter.tryAcquire({ timeoutMs: 50, signal }));
   ask("b");
@@ -554,7 +554,7 @@ fifo("an abort before the call, in flight, while waiting, and after the grant", 
 
   const other = open(1);
   const late = new AbortController();
-  const lease = await other.limiter.acquire({ signal: late.signal });
+  const lease = await other.limiter.acquire(1, { signal: late.signal });
   late.abort();
   assert.not(lease.signal.aborted);
   assert.is(other.limiter.active, 1);
@@ -564,7 +564,7 @@ test("an abort while the store is silent: what it grants is given back", async (
   const { store, limiter } = open(1);
   store.held = true;
   const controller = new AbortController();
-  const call = failure(() => limiter.acquire({ signal: controller.signal }));
+  const call = failure(() => limiter.acquire(1, { signal: controller.signal }));
   await settled();
   controller.abort("enough");
   assert.is(await call, "enough");
@@ -574,7 +574,7 @@ test("an abort while the store is silent: what it grants is given back", async (
 
   store.away = NO_ANSWER;
   const again = new AbortController();
-  const other = failure(() => limiter.acquire({ signal: again.signal }));
+  const other = failure(() => limiter.acquire(1, { signal: again.signal }));
   again.abort("at once");
   assert.is(await other, "at once");
   await clock.tickAsync(1000);
@@ -591,12 +591,12 @@ test("tryAcquire with a time-out", async () => {
       () => end("failed"),
     );
   };
-  watch("negative", limiter.tryAcquire(-1));
+  watch("negative", limiter.tryAcquire(1, -1));
   watch("none", limiter.tryAcquire({ timeoutMs: 0 }));
-  watch("short", limiter.tryAcquire(20));
+  watch("short", limiter.tryAcquire(1, 20));
   watch("long", limiter.tryAcquire({ timeoutMs: 50 }));
   watch("endless", limiter.tryAcquire({}));
-  watch("very long", limiter.tryAcquire(2 ** 32));
+  watch("very long", limiter.tryAcquire(1, 2 ** 32));
   await clock.tickAsync(30);
   assert.is(limiter.waiting, 3);
   await clock.tickAsync(30);
@@ -615,7 +615,7 @@ test("tryAcquire with a time-out", async () => {
     ["1", "wait"],
     [{ wait: 1 }, "wait"],
   ] as const) {
-    assert.match(`${await failure(() => limiter.tryAcquire(bad as never))}`, words);
+    assert.match(`${await failure(() => limiter.tryAcquire(1, bad as never))}`, words);
   }
 });
 
@@ -624,7 +624,7 @@ test("a tryAcquire whose time-out ends in flight: the reply counts", async () =>
     const { store, limiter, holder } = await full(1);
     if (free) await holder.release();
     store.held = true;
-    const tried = limiter.tryAcquire(10);
+    const tried = limiter.tryAcquire(1, 10);
     await clock.tickAsync(50);
     const [ticket] = store.tickets.keys();
     if (ticket) store.tell(ticket);
@@ -642,7 +642,7 @@ fifo(
     ask("a");
     await settled();
     store.held = true;
-    const tried = limiter.tryAcquire(10);
+    const tried = limiter.tryAcquire(1, 10);
     await clock.tickAsync(50);
     const id = [...store.tickets.keys()].at(-1) ?? "";
     store.tell(id);
@@ -657,14 +657,19 @@ fifo(
   "maxWaiting: one acquire more is an error, one tryAcquire more resolves to undefined",
   async () => {
     const { limiter, store, ask, leases } = await full(1, { maxWaiting: 2 });
-    const calls = [limiter.acquire(), limiter.acquire(), limiter.acquire(), limiter.tryAcquire(50)];
+    const calls = [
+      limiter.acquire(),
+      limiter.acquire(),
+      limiter.acquire(),
+      limiter.tryAcquire(1, 50),
+    ];
     const ends = calls.map((call) => call.catch((error: unknown) => error));
     const error = (await ends[2]) as QueueFullError;
     assert.instance(error, QueueFullError);
     assert.equal(error.facts, { limiter: "pages", permits: 1, waiting: 2, maxWaiting: 2 });
     assert.is(await ends[3], undefined);
     assert.instance(await failure(() => limiter.acquire()), QueueFullError);
-    assert.is(await limiter.tryAcquire(1000), undefined);
+    assert.is(await limiter.tryAcquire(1, 1000), undefined);
     await settled();
     assert.equal([store.tickets.size, store.leases.size, limiter.waiting], [2, 1, 2]);
     await leases[0]?.release();
@@ -763,7 +768,7 @@ test("random histories with faults: the limit holds, every caller is answered, n
           asked += 1;
           const call: Promise<RemoteLease | undefined> =
             action === "ask"
-              ? limiter.acquire({ signal })
+              ? limiter.acquire(1, { signal })
               : limiter.tryAcquire({ timeoutMs: action === "try" ? 0 : pick, signal });
           call.then(
             (lease) => {

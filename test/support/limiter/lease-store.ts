@@ -101,11 +101,19 @@ export class HandLeaseStore implements LeaseStore {
     const soonest = Math.min(...this.leases.values()) - now;
     return {
       limit: this.#limit ?? declared,
-      active: this.leases.size,
+      active: this.#active,
       waiting: this.tickets.size,
       lapseMs: this.tickets.size > 0 && soonest < Infinity ? soonest : -1,
       standings,
     };
+  }
+
+  get #active(): number {
+    return [...this.leases.keys()].reduce((slots, id) => slots + slotsOf(id), 0);
+  }
+
+  #fits(id: string, limit: number): boolean {
+    return this.#active + slotsOf(id) <= limit || this.#active === 0;
   }
 
   #answer(declared: number, { verb, what }: LeaseRequest): TicketState {
@@ -118,7 +126,7 @@ export class HandLeaseStore implements LeaseStore {
         if (this.leases.has(what)) this.leases.set(what, lapse);
         else if (this.tickets.has(what)) this.tickets.set(what, lapse);
         else if (verb === "keep") return "none";
-        else if (this.tickets.size === 0 && this.leases.size < limit) this.leases.set(what, lapse);
+        else if (this.tickets.size === 0 && this.#fits(what, limit)) this.leases.set(what, lapse);
         else if (verb === "acquire") this.tickets.set(what, lapse);
         else return "none";
         return this.leases.has(what) ? "held" : "waiting";
@@ -147,7 +155,7 @@ export class HandLeaseStore implements LeaseStore {
 
   #grant(declared: number): void {
     for (const [id, lapse] of this.tickets) {
-      if (this.leases.size >= (this.#limit ?? declared)) return;
+      if (!this.#fits(id, this.#limit ?? declared)) return;
       this.tickets.delete(id);
       this.leases.set(id, lapse);
       if (!this.deaf) queueMicrotask(() => this.tell(id));
@@ -157,7 +165,11 @@ export class HandLeaseStore implements LeaseStore {
 
 /** An id without the part that all ids of a limiter share. */
 function short(what: string): string {
-  return what.split(":").at(-1) ?? "";
+  return what.includes(":") ? what.split(":").slice(3).join(":") : what;
+}
+
+export function slotsOf(id: string): number {
+  return Number(id.split(":")[4] ?? 1);
 }
 
 /** Everything that is ready to run has run, except timers. */

@@ -33,7 +33,7 @@ function rowsOf(entry: Entry, colors: Colors): string[][] {
   if (entry.kind === "concurrency") {
     const limit = limitOf(entry);
     const next = entry.waiting.length > 0 ? colors.yellow(`${entry.waiting.length} wait`) : "";
-    return [[key, "at once", limit, `${entry.held.length} held`, next, ""]];
+    return [[key, "at once", limit, `${sum(entry.held)} held`, next, ""]];
   }
   const next = entry.waitMs === null ? "never" : waitOf(entry.waitMs);
   return entry.policies.map((policy, i) => [
@@ -44,6 +44,11 @@ function rowsOf(entry: Entry, colors: Colors): string[][] {
     i > 0 ? "" : entry.waitMs === 0 ? next : colors.yellow(next),
     waitOf(policy.resetMs),
   ]);
+}
+
+/** How many slots the leases hold. */
+function sum(leases: readonly { readonly slots: number }[]): number {
+  return leases.reduce((slots, lease) => slots + lease.slots, 0);
 }
 
 /** All that is known of a limiter. */
@@ -60,9 +65,12 @@ export function describe(entry: Entry, nowMs: number): string {
       ["held", entry.held],
       ["waited for", entry.waiting],
     ] as const) {
-      for (const { process, lapsesMs } of leases) {
+      for (const { process, lapsesMs, slots } of leases) {
         const left = duration(Math.max(0, Math.round(lapsesMs - nowMs)));
-        lines.push(`  ${what} by process ${printable(process)}, expires in ${left} unless renewed`);
+        const many = slots > 1 ? `${slots} slots ` : "";
+        lines.push(
+          `  ${many}${what} by process ${printable(process)}, expires in ${left} unless renewed`,
+        );
       }
     }
   } else {
