@@ -97,12 +97,14 @@ interface Run {
   /** The most starts in any 10 and 100 ms, as multiples of the rate. */
   readonly in10ms: number;
   readonly in100ms: number;
-  /** The first of them, less one start, where the event loop did not stand still; null: it always did. */
+  /** The first of them, less one start, without stalls; null: too little was undisturbed. */
   readonly calmIn10ms: number | null;
 }
 
 const isCalm = (from: number, to: number) => wasCalm(from, to, LONGEST_LATENESS_MS);
-const always: typeof isCalm = () => true;
+/** After a stall all who became due are released together. */
+const isSettled = (from: number, to: number) => isCalm(from - 100, to);
+const always = (_from: number, _to: number) => true;
 
 await reportIfApart(async (cell): Promise<Run> => {
   const [name = "", ...numbers] = cell.split("|");
@@ -118,7 +120,7 @@ await reportIfApart(async (cell): Promise<Run> => {
     calmError: calm.calmMs > forMs / 2 ? calm.error : null,
     in10ms: most(10),
     in100ms: most(100),
-    calmIn10ms: Math.max(0, most(10, isCalm) - 1 / inTenMs(rate)) || null,
+    calmIn10ms: Math.max(0, most(10, isSettled) - 1 / inTenMs(rate)) || null,
   };
 });
 
