@@ -128,9 +128,9 @@ const grown = `${times(growth("ours"))}, the promises ${times(growth("bare"))}`;
 target("ten times as many take at most 12 times as long", growth("ours") <= 12, grown);
 
 console.log("\nat 1 000 000 a second by the real clock");
-const throttled = pThrottle({ limit: 1000, interval: 1 })(() => 0);
-const bucket = new TokenBucket({ bucketSize: 1000, tokensPerInterval: 1000, interval: 1 });
-const queue = new PQueue({ intervalCap: 1000, interval: 1 });
+const throttled = pThrottle({ limit: 10_000, interval: 10 })(() => 0);
+const bucket = new TokenBucket({ bucketSize: 10_000, tokensPerInterval: 10_000, interval: 10 });
+const queue = new PQueue({ intervalCap: 10_000, interval: 10 });
 const limiter = RateLimiter.create(RATE);
 const peers: Record<string, () => Promise<unknown>> = {
   "smooth-limiter": () => limiter.acquire(),

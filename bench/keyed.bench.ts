@@ -1,7 +1,7 @@
 /**
  * What does a key of a `KeyedLimiter` cost among a million: how many bytes, its string included, and how long does a call with a random
  * key take? The lower bound is a Map and the clock. Bytes are measured in a separate process for each candidate. Times are measured
- * side by side, on the same keys in the same order.
+ * side by side, on the same keys in the same order. Then the bytes of a key under each algorithm, without its string.
  */
 import { fileURLToPath } from "node:url";
 import { MemoryStore } from "express-rate-limit";
@@ -9,10 +9,15 @@ import { do_not_optimize as keep } from "mitata";
 import { RateLimiterMemory } from "rate-limiter-flexible";
 import {
   type Clock,
+  fixedWindow,
   gcra,
   KeyedLimiter,
+  leakyBucket,
   type Policy,
+  slidingLog,
+  slidingWindow,
   smoothBursty,
+  smoothWarmingUp,
   tokenBucket,
 } from "smooth-limiter";
 import { apart, heap, reportIfApart } from "./lib/apart.ts";
@@ -56,6 +61,13 @@ class LaterClock implements Clock {
   }
 }
 
+function hitsUnder(policy: Policy): (key: string) => unknown {
+  const clock = new LaterClock();
+  const limiters = KeyedLimiter.create(policy, { clock });
+  clock.aheadMs = HOUR_MS;
+  return (key) => limiters.for(key).tryAcquire();
+}
+
 /** Each returns the function that hits a key. */
 const candidates: Record<string, () => (key: string) => unknown> = {
   [BARE]: () => {
@@ -63,15 +75,7 @@ const candidates: Record<string, () => (key: string) => unknown> = {
     return (key) => map.set(key, (map.get(key) ?? 0) + 1);
   },
   ...Object.fromEntries(
-    Object.entries(policies).map(([name, policy]) => [
-      name,
-      () => {
-        const clock = new LaterClock();
-        const limiters = KeyedLimiter.create(policy, { clock });
-        clock.aheadMs = HOUR_MS;
-        return (key: string) => limiters.for(key).tryAcquire();
-      },
-    ]),
+    Object.entries(policies).map(([name, policy]) => [name, () => hitsUnder(policy)]),
   ),
   "express-rate-limit MemoryStore": () => {
     const store = new MemoryStore();
@@ -106,7 +110,49 @@ async function weigh(name: string): Promise<{ bytes: number }> {
   return { bytes };
 }
 
-await reportIfApart(weigh);
+interface Algorithm {
+  readonly policy: Policy;
+  /** How often each key is hit. */
+  readonly hits?: number;
+}
+
+/** The algorithms as users set them. Each key is in use until the end. */
+const algorithms: Record<string, Algorithm> = {
+  smoothBursty: { policy: smoothBursty({ permitsPerSecond: 1e-3 }) },
+  smoothWarmingUp: { policy: smoothWarmingUp({ permitsPerSecond: 1e-3, warmupMs: HOUR_MS }) },
+  fixedWindow: { policy: fixedWindow({ limit: 100, windowMs: 24 * HOUR_MS }) },
+  tokenBucket: { policy: tokenBucket({ capacity: 100, refill: 1, everyMs: HOUR_MS }) },
+  gcra: { policy: gcra({ limit: 100, periodMs: 100 * HOUR_MS }) },
+  leakyBucket: { policy: leakyBucket({ permitsPerSecond: 1e-3, capacity: 100 }) },
+  "slidingWindow, 10 buckets": { policy: slidingWindow({ limit: 100, windowMs: HOUR_MS }) },
+  "slidingWindow, 60 buckets": {
+    policy: slidingWindow({ limit: 100, windowMs: HOUR_MS, buckets: 60 }),
+  },
+  ...Object.fromEntries(
+    [10, 100, 1000].map((limit) => [
+      `slidingLog with ${limit} requests`,
+      { policy: slidingLog({ limit, windowMs: HOUR_MS }), hits: limit },
+    ]),
+  ),
+};
+/** The hits of all keys together, at most. */
+const HITS = 500_000;
+
+/** Runs in a process of its own. */
+async function weighKey({ policy, hits = 1 }: Algorithm): Promise<{ bytes: number }> {
+  const hit = hitsUnder(policy);
+  const own = [...names(Math.min(50_000, HITS / hits))];
+  const before = await heap();
+  for (let i = 0; i < hits; i++) await hitEach(own, hit);
+  const bytes = ((await heap()) - before) / own.length;
+  await hitEach(names(1), hit); // keeps the keys alive during the measurement
+  return { bytes };
+}
+
+await reportIfApart((name) => {
+  const algorithm = algorithms[name.replace(/^under /, "")];
+  return name.startsWith("under ") && algorithm !== undefined ? weighKey(algorithm) : weigh(name);
+});
 
 console.log(`${KEYS.toLocaleString("en")} keys`);
 const file = fileURLToPath(import.meta.url);
@@ -121,6 +167,16 @@ table(
 for (const name of JUDGED) {
   target(`a key of ${name} takes at most 140 B`, bytes(name) <= 140, `${bytes(name).toFixed(0)} B`);
 }
+
+console.log("\na key under each algorithm");
+table(
+  ["", "bytes"],
+  Object.keys(algorithms).map((name) => [
+    name,
+    Math.round(apart<{ bytes: number }>(file, `under ${name}`).bytes).toLocaleString("en"),
+  ]),
+);
+console.log();
 
 /** The keys in random order: the same strings in the same order for each candidate. */
 const keys = [...names(KEYS)];

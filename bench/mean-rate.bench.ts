@@ -1,28 +1,182 @@
 /**
- * Is the pace kept? Timers are late, and a limiter that does not make up for that is too slow. It is measured in real time, and on a
- * simulated clock, which a busy machine does not disturb. In each cell, workers ask again as soon as they are granted a permit. The mean
- * rate is that of the steady state: stored permits are used up, and the warm-up is over.
+ * Is the rate kept, and how evenly? Workers ask again as soon as they are granted a permit, each contender in a process of its own. No
+ * permits are stored: the peers may start a hundredth of a second's permits every 10 ms, bottleneck, at 100 a second, one every 10 ms.
+ * "Off by" is the error of the mean rate in the lowest and the highest run, with all stalls of this machine, and again without the periods
+ * in which the event loop stood still for more than 10 ms. "Most in any 10 ms" is that of all runs, as a multiple of the rate: 1 is even.
+ *
+ * Last, on a simulated clock that a busy machine does not disturb: what do late timers cost a worker that is busy between its permits?
  */
-import { RateLimit } from "async-sema";
+import { fileURLToPath } from "node:url";
 import Bottleneck from "bottleneck";
 import { TokenBucket } from "limiter";
 import PQueue from "p-queue";
 import pThrottle from "p-throttle";
 import { RateLimiter, systemClock } from "smooth-limiter";
+import { PacedQueue } from "smooth-limiter/p-queue";
+import { apart, reportIfApart } from "./lib/apart.ts";
 import { LateClock } from "./lib/late-clock.ts";
 import { short } from "./lib/options.ts";
-import { type Drift, driftOf, mostIn, pace, type Wait } from "./lib/pace.ts";
-import { table, target } from "./lib/report.ts";
+import { driftOf, mostIn, pace, type Wait } from "./lib/pace.ts";
+import { table, target, times } from "./lib/report.ts";
 import { wasCalm, watchStalls } from "./lib/stalls.ts";
 
-/** The most lateness that the limiter makes up for. Periods in which the event loop stood still for longer are left out. */
-const LONGEST_LATENESS_MS = 10;
-/** A grant that is 4 ms late comes close to the next grant, which makes up to 1.04 times the rate in some 100 ms. */
-const CALM_MS = 4;
+const RATES = [100, 1000, 10_000, 50_000];
+const WORKERS = [1, 100];
 
-/** After this time stored permits are used up, and a warm-up is over. */
+const RUNS = short ? 1 : 3;
+/** After this time the first burst is over. */
 const SETTLE_MS = 600;
-const FOR_MS = short ? 1200 : 3000;
+const FOR_MS = short ? 800 : 1500;
+/** The most lateness that the limiter makes up for. */
+const LONGEST_LATENESS_MS = 10;
+const INTERVAL_MS = 10;
+
+const EVEN = "smooth-limiter, burstSeconds: 0";
+const PACED = "smooth-limiter, PacedQueue";
+
+interface Contender {
+  /** The rates at which it is measured. Default: all. */
+  readonly at?: readonly number[];
+  make(rate: number): Wait;
+}
+
+const inTenMs = (rate: number) => (rate * INTERVAL_MS) / 1000;
+
+const contenders: Record<string, Contender> = {
+  [EVEN]: {
+    make: (rate) => {
+      const limiter = RateLimiter.create(rate, { burstSeconds: 0 });
+      return () => limiter.acquire();
+    },
+  },
+  "smooth-limiter, by default": {
+    make: (rate) => {
+      const limiter = RateLimiter.create(rate);
+      return () => limiter.acquire();
+    },
+  },
+  [PACED]: {
+    make: (rate) => {
+      const queue = new PacedQueue({ limiter: RateLimiter.create(rate, { burstSeconds: 0 }) });
+      return () => queue.add(() => {});
+    },
+  },
+  "p-throttle": {
+    make: (rate) => {
+      const throttled = pThrottle({ limit: inTenMs(rate), interval: INTERVAL_MS })(() => {});
+      return () => Promise.resolve(throttled());
+    },
+  },
+  "limiter TokenBucket": {
+    make: (rate) => {
+      const [bucketSize, tokensPerInterval] = [inTenMs(rate), inTenMs(rate)];
+      const bucket = new TokenBucket({ bucketSize, tokensPerInterval, interval: INTERVAL_MS });
+      return () => bucket.removeTokens(1);
+    },
+  },
+  "p-queue": {
+    make: (rate) => {
+      const queue = new PQueue({ intervalCap: inTenMs(rate), interval: INTERVAL_MS });
+      return () => queue.add(() => {});
+    },
+  },
+  bottleneck: {
+    at: [100], // its timers are for whole ms
+    make: (rate) => {
+      const bottleneck = new Bottleneck({ minTime: 1000 / rate });
+      return () => bottleneck.schedule(async () => {});
+    },
+  },
+};
+
+interface Run {
+  /** The error of the mean rate. */
+  readonly error: number;
+  /** The same without stalls; null: too little was undisturbed. */
+  readonly calmError: number | null;
+  /** The most starts in any 10 and 100 ms, as multiples of the rate. */
+  readonly in10ms: number;
+  readonly in100ms: number;
+  /** The first of them, less one start, without stalls; null: too little was undisturbed. */
+  readonly calmIn10ms: number | null;
+}
+
+const isCalm = (from: number, to: number) => wasCalm(from, to, LONGEST_LATENESS_MS);
+/** After a stall all who became due are released together. */
+const isSettled = (from: number, to: number) => isCalm(from - 100, to);
+const always = (_from: number, _to: number) => true;
+
+await reportIfApart(async (cell): Promise<Run> => {
+  const [name = "", ...numbers] = cell.split("|");
+  const [rate = 0, workers = 0] = numbers.map(Number);
+  const wait = (contenders[name] as Contender).make(rate);
+  const forMs = rate < 1000 ? 2 * FOR_MS : FOR_MS;
+  watchStalls();
+  const starts = await pace({ wait, workers, settleMs: SETTLE_MS, forMs });
+  const most = (ms: number, calm = always) => mostIn(ms, starts, calm) / ((rate * ms) / 1000);
+  const calm = driftOf(starts, rate, isCalm);
+  return {
+    error: driftOf(starts, rate, always).error,
+    calmError: calm.calmMs > forMs / 2 ? calm.error : null,
+    in10ms: most(10),
+    in100ms: most(100),
+    calmIn10ms: Math.max(0, most(10, isSettled) - 1 / inTenMs(rate)) || null,
+  };
+});
+
+const percent = (share: number | undefined) =>
+  share === undefined ? "?" : `${share < 0 ? "−" : "+"}${Math.abs(share * 100).toFixed(3)} %`;
+
+/** Shows the lowest and the highest value of the runs; those that could not be judged are left out. */
+function range(values: readonly (number | null)[]): string {
+  const sorted = values.filter((value) => value !== null).sort((a, b) => a - b);
+  return [...new Set([sorted[0], sorted.at(-1)])].map(percent).join(" to ");
+}
+
+const file = fileURLToPath(import.meta.url);
+const ours: { readonly cell: string; readonly run: Run }[] = [];
+for (const rate of RATES) {
+  for (const workers of WORKERS) {
+    const names = Object.keys(contenders).filter(
+      (name) => contenders[name]?.at?.includes(rate) ?? true,
+    );
+    const measured = new Map(names.map((name) => [name, [] as Run[]]));
+    for (let round = 0; round < RUNS; round++) {
+      for (const [name, runs] of measured) {
+        const run = apart<Run>(file, `${name}|${rate}|${workers}`);
+        runs.push(run);
+        if (name === EVEN) ours.push({ cell: `${rate}/s, ${workers} workers`, run });
+      }
+    }
+    const load = workers === 1 ? "1 worker" : `${workers} workers`;
+    console.log(`\n${rate.toLocaleString("en")} a second, ${load}`);
+    table(
+      ["", "off by", "off by, without stalls", "most in any 10 ms", "most in any 100 ms"],
+      [...measured].map(([name, runs]) => [
+        name,
+        range(runs.map(({ error }) => error)),
+        range(runs.map(({ calmError }) => calmError)),
+        times(Math.max(...runs.map(({ in10ms }) => in10ms))),
+        times(Math.max(...runs.map(({ in100ms }) => in100ms))),
+      ]),
+    );
+  }
+}
+
+/** Judges the worst run of ours without a burst. If some were disturbed too much, the verdict is open. */
+function judge(what: string, most: number, of: (run: Run) => number | null, show = times): void {
+  const found = ours.map(({ cell, run }) => ({ cell, value: of(run) ?? Number.NaN }));
+  const clear = found.filter(({ value }) => !Number.isNaN(value));
+  const worst = clear.reduce((a, b) => (b.value > a.value ? b : a), { cell: "", value: 0 });
+  const reached = worst.value > most ? false : clear.length === found.length || undefined;
+  const judged = `${clear.length} of ${found.length} runs judged`;
+  target(what, reached, `${show(worst.value)} at worst (${worst.cell}); ${judged}`);
+}
+
+const off = ({ calmError }: Run) => calmError && Math.abs(calmError);
+judge("without stalls, mean rate at most 0.2 % off", 0.002, off, percent);
+const dense = ({ calmIn10ms }: Run) => calmIn10ms;
+judge("without stalls, at most 2.1 × the rate and a start more in any 10 ms", 2.1, dense);
 
 const KINDS = {
   "burstSeconds 1": (rate: number, clock = systemClock) => {
@@ -36,108 +190,6 @@ const KINDS = {
     RateLimiter.create(rate, { warmupMs: 300, clock }),
 };
 type Kind = keyof typeof KINDS;
-
-interface Cell {
-  readonly name: string;
-  readonly rate: number;
-  readonly workers: number;
-  make(): Wait;
-}
-
-interface Finding {
-  readonly cell: Cell;
-  readonly drift: Drift;
-  /** The most grants in any 100 ms, as a multiple of the rate. */
-  readonly in100ms: number;
-  readonly in1s: number;
-}
-
-function cells(rate: number): Cell[] {
-  return (Object.keys(KINDS) as Kind[]).flatMap((kind) =>
-    [1, 100].map((workers) => ({
-      name: kind,
-      rate,
-      workers,
-      make: () => {
-        const limiter = KINDS[kind](rate);
-        return () => limiter.acquire();
-      },
-    })),
-  );
-}
-
-async function measure(cell: Cell): Promise<Finding> {
-  const { rate, workers } = cell;
-  const grants = await pace({
-    wait: cell.make(),
-    workers,
-    settleMs: SETTLE_MS,
-    forMs: rate < 1000 ? 3 * FOR_MS : FOR_MS,
-  });
-  const within = (ms: number) => (from: number, to: number) => wasCalm(from, to, ms);
-  return {
-    cell,
-    drift: driftOf(grants, rate, within(LONGEST_LATENESS_MS)),
-    in100ms: mostIn(100, grants, within(CALM_MS)) / (rate / 10),
-    in1s: mostIn(1000, grants, within(LONGEST_LATENESS_MS)) / rate,
-  };
-}
-
-/** Whether enough of the measurement was undisturbed for a verdict. */
-const clear = ({ drift }: Finding) => drift.calmMs > FOR_MS / 2;
-
-/** Measures one cell at a time, so that no cell delays another. CI measures all at once. */
-async function inTurn(cells: Cell[], atATime = short ? cells.length : 1): Promise<Finding[]> {
-  const findings: Finding[] = [];
-  for (let i = 0; i < cells.length; i += atATime) {
-    findings.push(...(await Promise.all(cells.slice(i, i + atATime).map(measure))));
-  }
-  return findings;
-}
-
-watchStalls();
-const slow = Promise.all(cells(50).map(measure)); // at this rate they delay no other cell
-const medium = await inTurn(cells(1000));
-const fast = await inTurn(cells(10_000));
-const ours = [...(await slow), ...medium, ...fast];
-
-const percent = (share: number) =>
-  Number.isNaN(share) ? "?" : `${share < 0 ? "−" : "+"}${Math.abs(share * 100).toFixed(3)} %`;
-const most = (share: number) => (share > 0 ? `${share.toFixed(3)} ×` : "?");
-const row = ({ cell, drift, in100ms, in1s }: Finding) => [
-  cell.name,
-  cell.rate.toLocaleString("en"),
-  String(cell.workers),
-  percent(drift.error),
-  `${(drift.calmMs / 1000).toFixed(1)} s`,
-  cell.rate < 1000 ? "" : most(in100ms),
-  most(in1s),
-];
-const head = [
-  "",
-  "a second",
-  "workers",
-  "mean rate off by",
-  "measured for",
-  "most in any 100 ms",
-  "most in any 1 s",
-];
-table(head, ours.map(row));
-
-judge("mean rate at most 0.1 % off in every cell", ours);
-const densest = Math.max(...medium.map(({ in100ms }) => in100ms));
-target(
-  "at most 1.05 × the rate in any 100 ms at 1 000/s",
-  densest > 0 ? densest <= 1.05 : undefined,
-  `${most(densest)}, where the loop did not stand still for more than ${CALM_MS} ms`,
-);
-const over = ours.filter(({ cell: { name, rate }, in1s }) => in1s > allowed(name, rate));
-const seen = ours.filter(({ in1s }) => in1s > 0).length;
-target(
-  "never more than allowed in any 1 s",
-  over.length > 0 ? false : seen === ours.length || undefined,
-  `${over.length} cells above, ${seen} of ${ours.length} seen`,
-);
 
 console.log("\nerror of the mean rate: one worker, on a simulated clock with late timers");
 const SHARES = [0, 0.5, 0.8, 0.95];
@@ -179,55 +231,3 @@ async function simulate(kind: Kind, rate: number, share: number): Promise<number
   await done;
   return ((end - settled) * (1000 / rate)) / (clock.now() - start) - 1;
 }
-
-function judge(what: string, findings: Finding[]): void {
-  const judged = findings.filter(clear);
-  const off = ({ drift }: Finding) => Math.abs(drift.error);
-  const worst = judged.reduce<Finding | undefined>(
-    (a, b) => (a === undefined || off(b) > off(a) ? b : a),
-    undefined,
-  );
-  const busy = `the machine was too busy to judge ${findings.length - judged.length} of ${findings.length} cells`;
-  if (worst === undefined) {
-    target(what, undefined, busy);
-    return;
-  }
-  const reached = off(worst) > 0.001 ? false : judged.length === findings.length || undefined;
-  const { name, rate, workers } = worst.cell;
-  const got = `${percent(worst.drift.error)} at worst (${name}, ${rate}/s, ${workers} workers)`;
-  target(what, reached, judged.length === findings.length ? got : `${got}; ${busy}`);
-}
-
-/**
- * Returns the most grants allowed in any second, as a multiple of the rate. With a burst, stored permits come on top; without one, late
- * grants do. One more is allowed because both ends of the second may coincide with a grant.
- */
-function allowed(name: string, rate: number): number {
-  return (name === "burstSeconds 1" ? 2 : 1 + LONGEST_LATENESS_MS / 1000) + 1 / rate;
-}
-
-console.log("\nthe peers at 1 000 a second, set to allow no burst");
-const peers: Record<string, () => Wait> = {
-  "p-throttle": () => {
-    const throttled = pThrottle({ limit: 1, interval: 1 })(() => 0);
-    return () => Promise.resolve(throttled());
-  },
-  "limiter TokenBucket": () => {
-    const bucket = new TokenBucket({ bucketSize: 1, tokensPerInterval: 1, interval: 1 });
-    return () => bucket.removeTokens(1);
-  },
-  bottleneck: () => {
-    const bottleneck = new Bottleneck({ minTime: 1 });
-    return () => bottleneck.schedule(async () => 0);
-  },
-  "async-sema RateLimit": () => RateLimit(1000, { uniformDistribution: true }),
-  "p-queue": () => {
-    const queue = new PQueue({ intervalCap: 1, interval: 1 });
-    return () => queue.add(() => 0);
-  },
-};
-const beside = Object.entries(peers).flatMap(([name, make]) =>
-  [1, 100].map((workers) => ({ name, rate: 1000, workers, make })),
-);
-table(head, (await inTurn(beside, short ? beside.length : 2)).map(row));
-process.exit(); // some peers leave timers behind

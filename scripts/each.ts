@@ -1,6 +1,8 @@
 // Runs every file of one or more folders, one after the other, each in a process of its own:
 //
-//   each.ts <folder,…> <suffix> [--dist] [arguments for the files…]
+//   each.ts <folder,…> <suffix> [--dist] [--arguments for the files…] [words…]
+//
+// With words it runs the files whose path contains one of them.
 //
 // Fails when a file fails or exceeds the time limit. With --dist the files import the built package as
 // "smooth-limiter" instead of the sources.
@@ -13,7 +15,8 @@ const LIMIT_MS = 10 * 60_000;
 
 const [folders = "", suffix = "", ...rest] = process.argv.slice(2);
 const dist = rest.includes("--dist");
-const args = rest.filter((arg) => arg !== "--dist");
+const args = rest.filter((arg) => arg.startsWith("--") && arg !== "--dist");
+const words = rest.filter((arg) => !arg.startsWith("--"));
 
 // Only tsconfig.json maps the package's name to src/.
 const env = dist ? { ...process.env, TSX_TSCONFIG_PATH: "tsconfig.build.json" } : process.env;
@@ -22,8 +25,11 @@ const files = folders.split(",").flatMap((folder) =>
   readdirSync(folder)
     .filter((file) => file.endsWith(suffix))
     .sort()
-    .map((file) => join(folder, file)),
+    .map((file) => join(folder, file))
+    .filter((file) => words.length === 0 || words.some((word) => file.includes(word))),
 );
+if (files.length === 0)
+  throw new Error(`no ${suffix} in ${folders} contains ${words.join(" or ")}`);
 
 for (const file of files) {
   console.log(`\n── ${file}`);

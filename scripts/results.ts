@@ -1,16 +1,20 @@
-// Runs all benches and writes what they print to bench/RESULTS.md:
+// Runs the benches, writes what they print to bench/RESULTS.md, and copies its tables into the pages:
 //
-//   npm run bench:results               in full: half an hour
-//   npm run bench:results -- --short    seconds each
+//   npm run bench:results                         all, and the faults of scripts/outages.ts: 45 minutes
+//   npm run bench:results -- --short              seconds each, without the faults
+//   npm run bench:results -- --short keyed pace   those whose path contains one of the words
 
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { text } from "node:stream/consumers";
+import { PAGES } from "./results/pages.ts";
+import { tablesOf, withTables } from "./results/tables.ts";
 
 const PAGE = "bench/RESULTS.md";
 const args = process.argv.slice(2);
+const isPart = args.some((arg) => !arg.startsWith("--"));
 
 /** Turns the boxes of a bench into tables of Markdown, and its verdicts into lists. */
 function toMarkdown(printed: string): string {
@@ -61,24 +65,54 @@ bench.stdout.pipe(process.stdout);
 const [printed, [code]] = await Promise.all([text(bench.stdout), once(bench, "exit")]);
 if (code !== 0) throw new Error(`a bench failed: ${PAGE} stays as it is`);
 
-const redis = spawnSync("redis-server", ["--version"], { encoding: "utf8" }).stdout ?? "";
-const version = /v=(\S+)/.exec(redis)?.[1];
-const machine = [
-  `${availableParallelism()} cores`,
-  `Node ${process.version}`,
-  ...(version === undefined ? [] : [`Redis ${version} on loopback`]),
-].join(", ");
 const [, ...sections] = printed.split(/^── /m);
-const body = sections.map((section) => {
+const written = new Map(isPart ? sectionsOf(readFileSync(PAGE, "utf8")) : []);
+for (const section of sections) {
   const [file = "", ...lines] = section.split("\n");
-  return `## ${file.replace(".bench.ts", "")}\n\n${questionOf(file)}\n\n${toMarkdown(lines.join("\n"))}\n`;
-});
-writeFileSync(
-  PAGE,
-  `# Results
+  const body = `${questionOf(file)}\n\n${toMarkdown(lines.join("\n"))}\n`;
+  written.set(file.replace(".bench.ts", ""), body);
+}
+const results = [
+  isPart ? introOf(readFileSync(PAGE, "utf8")) : newIntro(),
+  ...[...written].sort().map(([name, body]) => `## ${name}\n\n${body}`),
+].join("\n");
+writeFileSync(PAGE, results);
 
-Written by \`${["npm run bench:results", ...(args.length > 0 ? ["--", ...args] : [])].join(" ")}\`: ${machine}.
+const tables = tablesOf(results);
+for (const page of PAGES) writeFileSync(page, withTables(readFileSync(page, "utf8"), tables));
+
+if (args.length === 0) {
+  const { status } = spawnSync("npm", ["run", "-s", "outages", "--", "--write"], {
+    stdio: "inherit",
+  });
+  if (status !== 0)
+    throw new Error("npm run outages failed: docs/availability.md has no new table");
+}
+
+function introOf(results: string): string {
+  return `${results.slice(0, results.indexOf("## ")).trimEnd()}\n`;
+}
+
+function sectionsOf(results: string): [string, string][] {
+  const [, ...sections] = results.split(/^## /m);
+  return sections.map((section) => {
+    const [name = "", ...lines] = section.split("\n");
+    return [name, `${lines.join("\n").trim()}\n`];
+  });
+}
+
+function newIntro(): string {
+  const redis = spawnSync("redis-server", ["--version"], { encoding: "utf8" }).stdout ?? "";
+  const version = /v=(\S+)/.exec(redis)?.[1];
+  const machine = [
+    `${availableParallelism()} cores`,
+    `Node ${process.version}`,
+    ...(version === undefined ? [] : [`Redis ${version} on loopback`]),
+  ].join(", ");
+  const command = ["npm run bench:results", ...(args.length > 0 ? ["--", ...args] : [])].join(" ");
+  return `# Results
+
+Written by \`${command}\`: ${machine}.
 [README.md](README.md) explains how it is measured. Compare the ratios, not the times: other machines are faster or slower.
-
-${body.join("\n")}`,
-);
+`;
+}

@@ -2,11 +2,10 @@
  * What does the gateway cost a request? There are three measurements: requests a second and the server's
  * own processor time, both with autocannon (`lib/servers.ts`); and, more precise, the time that a filter
  * adds on a socket in memory (`lib/memory-server.ts`). "The same fields by hand" is Node's own cost of the
- * header fields, which no filter that sends them can avoid.
+ * header fields, which no filter that sends them can avoid. express-rate-limit, which is made for Express, is measured there: see limit.
  */
 import { createServer, type RequestListener, type Server } from "node:http";
 import rateLimit from "@fastify/rate-limit";
-import { rateLimit as expressRateLimit, type Options } from "express-rate-limit";
 import fastify, { type FastifyInstance } from "fastify";
 import { Redis } from "ioredis";
 import { RateLimiterRedis } from "rate-limiter-flexible";
@@ -40,19 +39,6 @@ let left = PLENTY;
 const policy = `"visitors";q=${PLENTY};w=3600`;
 const standing = () => `"visitors";r=${--left};t=3599`;
 
-function expressLimit(): RequestListener {
-  const limit = expressRateLimit({
-    limit: PLENTY,
-    windowMs: 3_600_000,
-    standardHeaders: "draft-8",
-    legacyHeaders: false,
-    validate: false,
-    keyGenerator: ({ socket }) => socket.remoteAddress ?? "",
-  } satisfies Partial<Options>);
-  type Args = Parameters<typeof limit>;
-  return (req, res) => void limit(req as Args[0], res as Args[1], () => hello(req, res));
-}
-
 function redisClient(): Redis {
   return new Redis(process.env.REDIS_URL ?? "");
 }
@@ -80,7 +66,6 @@ const servers: Record<string, MakeServer> = {
   "node:http, smooth-limiter": async () => createServer(nodeGateway(await open("local"), hello)),
   "node:http, smooth-limiter, headers: false": async () =>
     createServer(nodeGateway(await open("local"), hello, { headers: false })),
-  "node:http, express-rate-limit": () => createServer(expressLimit()),
   "Fastify, no filter": () => onFastify(() => {}),
   "Fastify, the same fields by hand": () =>
     onFastify((app) =>
@@ -115,7 +100,6 @@ async function compareAll(): Promise<void> {
   for (const [name, other, least] of [
     ["node:http, smooth-limiter", "node:http, no filter", 0.97],
     ["node:http, smooth-limiter, headers: false", "node:http, no filter", 0.97],
-    ["node:http, smooth-limiter", "node:http, express-rate-limit", 1],
     ["Fastify, smooth-limiter", "Fastify, @fastify/rate-limit", 1],
   ] as const) {
     const { median, low, high } = found.speed(name, other);

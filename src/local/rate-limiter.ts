@@ -76,8 +76,9 @@ export interface RateLimiter extends LocalLimiter<"default">, Counted {
 interface RateLimiterClass extends LimiterClass<RateLimiter> {
   /**
    * Creates a limiter in this process. Without a warm-up it is SmoothBursty: a second's worth of
-   * unused permits is stored and available at once. With a warm-up it is SmoothWarmingUp: after a
-   * time without requests it starts slowly and reaches its pace within `warmupMs`.
+   * unused permits is stored and available at once, with one request more in advance. With a
+   * warm-up it is SmoothWarmingUp: after a time without requests it starts slowly and reaches its
+   * pace within `warmupMs`.
    *
    * @param permitsPerSecond the pace; above 0, `Infinity` for no limit
    * @param warmup the warm-up in ms (0 or absent: none), or options

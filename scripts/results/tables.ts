@@ -1,0 +1,37 @@
+// The tables of bench/RESULTS.md, and the copies of them in other pages:
+//
+//   <!-- results: bench/keyed: 50 000 keys under each algorithm -->
+//   …the table of that section under that title…
+//   <!-- results: end -->
+
+/** The tables of each section by their titles: the line in front of a table, or the first cell of its head. */
+export type Tables = ReadonlyMap<string, ReadonlyMap<string, string>>;
+
+const COPIES = /^<!-- results: (\S+): (.+) -->\n[\s\S]*?^<!-- results: end -->$/gm;
+
+export function tablesOf(results: string): Tables {
+  const [, ...sections] = results.split(/^## /m);
+  return new Map(
+    sections.map((section) => {
+      const [name = "", ...paragraphs] = section.split(/\n{2,}/);
+      const tables = paragraphs.flatMap((paragraph, i): [string, string][] => {
+        const [, head = ""] = /^\| *(.*?) *\|/.exec(paragraph) ?? [];
+        if (!paragraph.startsWith("|")) return [];
+        return [[head === "" ? (paragraphs[i - 1] ?? "") : head, paragraph.trim()]];
+      });
+      return [name, new Map(tables)];
+    }),
+  );
+}
+
+/** Returns the page with the current tables in its copies. Throws an Error if one of them does not exist. */
+export function withTables(page: string, tables: Tables): string {
+  return page.replaceAll(COPIES, (_, section: string, title: string) => {
+    const table = tables.get(section)?.get(title);
+    if (table === undefined) {
+      const known = [...(tables.get(section)?.keys() ?? tables.keys())].join("; ");
+      throw new Error(`${section}: no table "${title}" in the results, but: ${known}`);
+    }
+    return `<!-- results: ${section}: ${title} -->\n${table}\n<!-- results: end -->`;
+  });
+}
