@@ -4,6 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { defineConfig, type MarkdownEnv, type MarkdownRenderer } from "vitepress";
+import { githubSlug } from "./github-slug.ts";
 import { sourcePage } from "./source-page.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -35,6 +36,7 @@ export default defineConfig({
   markdown: {
     theme: { light: "github-light-high-contrast", dark: "github-dark-high-contrast" },
     languageAlias: { caddyfile: "text" },
+    anchor: { slugify: githubSlug },
     config: (md) => {
       md.use(sourceLinks).use(figures);
     },

@@ -38,15 +38,29 @@ const pages = readdirSync(dist, { recursive: true, encoding: "utf8" })
   .map((file) => `/${file}`);
 
 const checks: Readonly<Record<string, () => Promise<void>>> = {
-  "every page loads without an error and asks only its own origin": async () => {
-    await onPage({}, async (page) => {
-      for (const path of pages) {
-        const response = await page.goto(site.origin + path, { waitUntil: "load" });
-        equal(response?.status(), 200, path);
-        await page.locator("h1").first().waitFor({ timeout: 20_000 });
-      }
-    });
-  },
+  "every page loads without an error and asks only its own origin, and every link leads somewhere":
+    async () => {
+      const anchors = new Map<string, readonly string[]>();
+      const links: (readonly [path: string, link: string])[] = [];
+      await onPage({}, async (page) => {
+        for (const path of pages) {
+          const response = await page.goto(site.origin + path, { waitUntil: "load" });
+          equal(response?.status(), 200, path);
+          await page.locator("h1").first().waitFor({ timeout: 20_000 });
+          const found = await page.evaluate(() => ({
+            ids: Array.from(document.querySelectorAll("[id]"), ({ id }) => id),
+            links: Array.from(document.querySelectorAll("a"), ({ href }) => href),
+          }));
+          anchors.set(path, found.ids);
+          for (const link of found.links) links.push([path, link]);
+        }
+      });
+      equal(
+        links.filter(([, link]) => !leadsSomewhere(link, anchors)),
+        [],
+        "dead links",
+      );
+    },
   "no page is wider than a phone": async () => {
     await onPage(PHONE, async (page) => {
       for (const path of ["/", PLAYGROUND, "/docs/README.html", ...WITH_FIGURES]) {
@@ -345,6 +359,15 @@ async function onPage(
     await context.close();
   }
   equal(complaints, [], "complaints of the browser");
+}
+
+/** Returns whether a link leads to a page of the site, and to an anchor of it; others are not followed. */
+function leadsSomewhere(link: string, anchors: ReadonlyMap<string, readonly string[]>): boolean {
+  if (link === "") return false;
+  const { origin, pathname, hash } = new URL(link);
+  if (origin !== site.origin) return true;
+  const ids = anchors.get(pathname.endsWith("/") ? `${pathname}index.html` : pathname);
+  return ids !== undefined && (hash === "" || ids.includes(decodeURIComponent(hash.slice(1))));
 }
 
 /** Opens a page, and waits until its figures or the playground are there. */

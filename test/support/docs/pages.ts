@@ -5,6 +5,7 @@ import { pathToFileURL } from "node:url";
 import { format } from "node:util";
 import * as assert from "uvu/assert";
 import { freshUrl } from "../../../scripts/redis/server.ts";
+import { githubSlug } from "../../../site/.vitepress/github-slug.ts";
 import { suite } from "../suite.ts";
 
 /** Packages whose blocks are compiled only: the project does not install them, or they need a server. */
@@ -155,13 +156,12 @@ function deadLinks(page: string): string[] {
     .map(([link]) => link);
 }
 
-/** The anchors of a Markdown file's headings, as GitHub makes them. */
+/** The anchors of a Markdown file's headings, as GitHub and the site make them. */
 function headingsOf(file: string): string[] {
   const text = readFileSync(file, "utf8").replaceAll(/^```.*?^```$/gms, "");
-  return [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) =>
-    heading
-      .toLowerCase()
-      .replaceAll(/[^\p{L}\p{N}\s_-]/gu, "")
-      .replaceAll(" ", "-"),
-  );
+  const slugs = [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) => githubSlug(heading));
+  return slugs.map((slug, i) => {
+    const before = slugs.slice(0, i).filter((other) => other === slug).length;
+    return before === 0 ? slug : `${slug}-${before}`;
+  });
 }
