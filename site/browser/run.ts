@@ -101,7 +101,7 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
   },
   "the code can be copied": async () => {
     await onPage({ permissions: ["clipboard-read", "clipboard-write"] }, async (page) => {
-      await ready(page, `${PLAYGROUND}?algorithm=gcra&rate=3&burst=2`);
+      await ready(page, `${PLAYGROUND}?algorithm=gcra&rate=3&burst=2&verb=try`);
       const copied = async (name: string) => {
         await page.getByRole("button", { name: `Copy ${name}` }).click();
         return page.evaluate(() => navigator.clipboard.readText());
