@@ -35,6 +35,7 @@ import {
   TRAFFIC_KINDS,
   type TrafficKind,
 } from "../model/traffic.ts";
+import { drawShares, drawSlope, drawState, drawSums, drawWaiting } from "../view/chart.ts";
 import { inWords } from "../view/words.ts";
 import { CONFIGURATIONS } from "./configurations.ts";
 
@@ -145,6 +146,21 @@ running("more requests than are simulated are counted", async () => {
   const few = await simulate(settings("traffic=steady&rps=10&seconds=2"));
   assert.is(few.leftOut, 0);
   assert.not.match(inWords(few, 2000), "Only");
+});
+
+running("numbers beside the charts are short, and an empty store has an axis", async () => {
+  for (const query of CONFIGURATIONS) {
+    const series = await simulate(settings(query));
+    const charts = [
+      ...[drawState, drawWaiting].map((draw) => draw(series, 600)),
+      ...[drawSums, drawShares].map((draw) => draw(series, undefined, 600)),
+      ...(series.algorithm === "smoothWarmingUp" ? [drawSlope(series, 20_000, 420)] : []),
+    ];
+    const texts = charts.join("").matchAll(/<text[^>]*>([^<]*)/g);
+    for (const text of [inWords(series, 20_000), ...Array.from(texts, ([, text = ""]) => text)]) {
+      assert.not.match(text, /\d\.\d{3}|\de-?\d/, query);
+    }
+  }
 });
 
 running("counts what happened until an instant", async () => {

@@ -2,7 +2,8 @@
 
 import { FIGURES, type Lane } from "../model/figures.ts";
 import { drawCalls, xOf } from "./chart.ts";
-import { button, choice, escaped, make } from "./dom.ts";
+import { button, choice, make } from "./dom.ts";
+import { escaped } from "./escaped.ts";
 import { legend } from "./legend.ts";
 
 /** The longest time that it moves by itself, ms. */

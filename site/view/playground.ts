@@ -361,7 +361,7 @@ class Playground {
         drawSums(series, other, width),
       ],
       [`State: ${algorithmOf(algorithm).state}`, drawState(series, width)],
-      ["Waiting", drawWaiting(series, width)],
+      ...(this.#settings.verb === "try" ? [] : [["Waiting", drawWaiting(series, width)]]),
       ...(algorithm === "smoothWarmingUp"
         ? [["The slope of the warm-up: ms that a permit costs", `<div class="pg-slope"></div>`]]
         : []),
