@@ -43,7 +43,8 @@ export function readAccessLog(text: string): LogTraffic {
     index = at === before ? index : 0;
     before = at;
     const spread = isWhole ? (index++ * 1000) / (counts.get(at) ?? 1) : 0;
-    return { atMs: at - first + spread, tenant: busiest.includes(caller) ? caller : "others" };
+    const atMs = at - first + spread;
+    return busiest.includes(caller) ? { atMs, tenant: caller } : { atMs, tenant: "others", caller };
   });
   const seconds = Math.floor((arrivals.at(-1)?.atMs ?? 0) / 1000) + 1;
   return { arrivals, firstMs: first, seconds, skipped: lines.length - read.length };

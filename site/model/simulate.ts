@@ -88,12 +88,16 @@ export class Run {
     this.#mirror = Limiter.create(policy(setup.numbers), { clock });
   }
 
-  /** Sends a request. */
-  ask(tenant: string, atMs = this.#clock.now()): void {
+  /**
+   * Sends a request.
+   *
+   * @param caller the share of a fair limiter that it belongs to
+   */
+  ask(tenant: string, atMs = this.#clock.now(), caller = tenant): void {
     const call: Recorded = { atMs, tenant, startedMs: undefined, refusedMs: undefined };
     this.#calls.push(call);
     this.#count(tenant, 1);
-    this.#granted(tenant)
+    this.#granted(caller)
       .catch((error: unknown) => {
         if (!(error instanceof LimiterError)) throw error;
         if (error.code === "PERMITS_EXCEED_CAPACITY") this.#error = error.message;
@@ -114,9 +118,9 @@ export class Run {
       });
   }
 
-  async #granted(tenant: string): Promise<boolean> {
+  async #granted(caller: string): Promise<boolean> {
     const { verb, permits, timeoutMs, fair, weight } = this.#setup;
-    const share = fair ? { share: tenant, weight: tenant === "b" ? weight : 1 } : {};
+    const share = fair ? { share: caller, weight: caller === "b" ? weight : 1 } : {};
     if (verb === "try") return this.#limiter.tryAcquire(permits);
     if (verb === "timeout") return this.#limiter.tryAcquire(permits, { timeoutMs, ...share });
     await this.#limiter.acquire(permits, share);
@@ -201,9 +205,9 @@ function prepared(settings: Settings, setup: Setup, clock: Clock) {
   const { seconds } = setup;
   const arrivals = arrivalsOf(trafficOf(settings));
   const run = new Run(setup, clock, Math.max(0, arrivals.length - MOST_ARRIVALS));
-  const asks = arrivals.slice(0, MOST_ARRIVALS).map(({ atMs, tenant }) => ({
+  const asks = arrivals.slice(0, MOST_ARRIVALS).map(({ atMs, tenant, caller }) => ({
     atMs,
-    deed: () => run.ask(tenant, atMs),
+    deed: () => run.ask(tenant, atMs, caller),
   }));
   const looks = Array.from({ length: SAMPLES + 1 }, (_, i) => ({
     atMs: Math.round((seconds * 1_000_000 * i) / SAMPLES) / 1000,

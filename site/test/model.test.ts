@@ -296,6 +296,24 @@ code(
   },
 );
 
+code(
+  "a log of seven clients on a fair limiter: each client is a share, as in the code",
+  async () => {
+    const lines = Array.from(
+      { length: 200 },
+      (_, i) =>
+        `192.0.2.${Math.floor(Math.sqrt(i)) % 7} 2026-10-10T11:55:${36 + Math.floor(i / 40)}Z`,
+    );
+    const { arrivals: log } = readAccessLog(lines.join("\n"));
+    const chosen: Settings = {
+      ...settings("algorithm=smoothBursty&burstSeconds=0&verb=wait&queue=fair&seconds=30"),
+      traffic: "log",
+      log,
+    };
+    assert.equal(await ran(chosen), answersOf(await simulate(chosen)));
+  },
+);
+
 type Answer = readonly [
   tenant: string,
   startedMs: number | undefined,
@@ -315,11 +333,11 @@ async function ran(chosen: Settings): Promise<Answer[]> {
   const { code: script } = transformSync(toTypeScript(chosen), { loader: "ts", format: "cjs" });
   new Function("module", "require", script)(module, () => ({ ...limiters, Limiter: { create } }));
   const answers: Answer[] = [];
-  for (const [i, { atMs, tenant }] of arrivalsOf(trafficOf(chosen)).entries()) {
+  for (const [i, { atMs, tenant, caller = tenant }] of arrivalsOf(trafficOf(chosen)).entries()) {
     if (i === MOST_ARRIVALS) break;
     await clock.advance(Math.max(0, atMs - clock.now()));
     answers.push([tenant, undefined, undefined]);
-    module.exports.beforeEachRequest(tenant).then(
+    module.exports.beforeEachRequest(caller).then(
       () => {
         answers[i] = [tenant, clock.now(), undefined];
       },
