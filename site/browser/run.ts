@@ -77,7 +77,8 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
               Number(size),
             );
             const smallest = Math.min(...sizes) * scale;
-            if (!(smallest >= 8)) throw new Error(`${path}: text of ${smallest} px in ${src}`);
+            if (!(smallest >= 8))
+              throw new Error(`${path}: text of ${smallest} px in ${src.slice(0, 80)}`);
           }
           await page.setViewportSize({ width: 1920, height: 1080 });
           const cut = await page
