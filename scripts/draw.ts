@@ -17,11 +17,32 @@ import {
 } from "./draw/traffic.ts";
 
 const FOLDER = "docs/pictures";
-/** Sizes in pixels: the width of the field with the marks, the height of a row, and of what is above and below the field. */
-const WIDTH = 760;
-const ROW = 30;
-const HEAD = 56;
-const FOOT = 47;
+/**
+ * Sizes in pixels: the width of the field with the marks, the margin around it, the height of a row, and in it
+ * the line on which marks stand, below the row's name. A phone of 320 pixels shows a picture at half its size,
+ * so its smallest text is twice as large as text must be.
+ */
+const WIDTH = 510;
+const MARGIN = 12;
+const ROW = 46;
+const LINE = 34;
+const TEXT = 17;
+const TITLE = 19;
+/** The most characters that fit in a line of that size. */
+const FITS = { [TITLE]: 44, [TEXT]: 60 };
+
+/** The colour that a dark theme shows for each one. */
+const DARK: Readonly<Record<string, string>> = {
+  "#fff": "#1b1b1f",
+  "#000": "#f2f4f7",
+  "#101828": "#f2f4f7",
+  "#344054": "#d0d5dd",
+  "#e4e7ec": "#33363d",
+  "#98a2b3": "#6b7280",
+  "#667085": "#a9b0bb",
+  "#1f5fbf": "#7db0ff",
+  "#d9580d": "#ffa05c",
+};
 
 /** Returns the arrivals (ms) of `count` requests, evenly spaced from `fromMs` to before `untilMs`. */
 function burst(count: number, fromMs: number, untilMs: number): number[] {
@@ -36,9 +57,7 @@ interface Picture {
   readonly rows: () => Promise<Readonly<Record<string, readonly Caller[]>>>;
   readonly arrivals: readonly number[];
   readonly seconds: number;
-  /** Where the field begins, behind the names of the rows, pixels. */
-  readonly left: number;
-  /** The head of the column at the right, and the text of that column for a row. */
+  /** What stands at the right of the first row, and of each other row. */
   readonly sums: string;
   readonly sum: (callers: readonly Caller[]) => string;
 }
@@ -66,7 +85,6 @@ const pictures: readonly Picture[] = [
     rows: () => rowsOf(refusing, REFUSED),
     arrivals: REFUSED,
     seconds: 6.25,
-    left: 292,
     sums: "granted; most in any second",
     sum: (callers) => {
       const starts = startsOf(callers);
@@ -81,7 +99,6 @@ const pictures: readonly Picture[] = [
     rows: () => rowsOf(waiting, WAITING),
     arrivals: WAITING,
     seconds: 5.75,
-    left: 292,
     sums: "granted; longest wait",
     sum: servedOf,
   },
@@ -93,7 +110,6 @@ const pictures: readonly Picture[] = [
     rows: shared,
     arrivals: Object.values(tenants).flat(),
     seconds: 7,
-    left: 216,
     sums: "granted; longest wait",
     sum: servedOf,
   },
@@ -114,7 +130,7 @@ function startsOf(callers: readonly Caller[]): number[] {
  * one thick, dashed line, and each mark is a vertex of a path that its marker draws.
  */
 async function draw(picture: Picture): Promise<string> {
-  const { left, seconds } = picture;
+  const { seconds, title, subtitle } = picture;
   const rows = Object.entries(await picture.rows());
   const height = ROW * (rows.length + 1);
   const perSecond = WIDTH / seconds;
@@ -131,8 +147,7 @@ async function draw(picture: Picture): Promise<string> {
     const starts = startsOf(callers);
     return [...new Set(starts)].map((ms) => {
       const count = starts.filter((start) => start === ms).length;
-      const [x, y] = [Math.round((ms * perSecond) / 1000) + 4, (row + 1) * ROW];
-      return count > 1 ? text(count, x, y) : "";
+      return count > 1 ? text(count, Math.round((ms * perSecond) / 1000) + 3, (row + 1) * ROW) : "";
     });
   });
   const times = Array.from({ length: Math.floor(seconds * 2) + 1 }, (_, i) =>
@@ -140,26 +155,54 @@ async function draw(picture: Picture): Promise<string> {
   );
   const names = ["requests", ...rows.map(([name]) => name)];
   const sums = [picture.sums, ...rows.map(([, callers]) => picture.sum(callers))];
-  const [width, all] = [left + WIDTH + 176, HEAD + height + FOOT];
+  const titles = wrapped(title, FITS[TITLE]);
+  const subtitles = wrapped(subtitle, FITS[TEXT]);
+  const below = MARGIN + titles.length * 24;
+  const head = below + subtitles.length * 21 + 14;
+  const [width, all] = [WIDTH + 2 * MARGIN, head + height + 54];
   return [
-    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${all}" viewBox="0 0 ${width} ${all}" font-family="Helvetica,Arial,sans-serif" font-size="12" fill="#344054">`,
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${all}" viewBox="0 0 ${width} ${all}" font-family="Helvetica,Arial,sans-serif" font-size="${TEXT}" fill="#344054">`,
+    themed(),
     `<path fill="#fff" d="M0 0h${width}v${all}H0"/>`,
-    `<text x="14" y="27" font-size="16" font-weight="bold" fill="#000">${picture.title}</text>`,
-    text(picture.subtitle, 14, 42),
-    `<g transform="translate(${left} ${HEAD})">`,
+    column(
+      titles,
+      24,
+      `font-size="${TITLE}" font-weight="bold" fill="#000" ${moved(MARGIN, MARGIN + 16)}`,
+    ),
+    column(subtitles, 21, moved(MARGIN, below + 16)),
+    `<g ${moved(MARGIN, head)}>`,
     dashes("#e4e7ec", `M0 ${height / 2}h${WIDTH + 1}`, height, 1, half),
     dashes("#888", `M0 ${height + 2}h${WIDTH + 1}`, 5, 1, half),
-    dashes("#98a2b3", `M${WIDTH / 2} 15v${height - 29}`, WIDTH, 0.7, ROW),
-    `<g text-anchor="middle" fill="#101828" transform="translate(0 ${height + 16})">${times.join("")}</g>`,
-    `<text text-anchor="middle" font-size="11" font-weight="bold" x="${WIDTH / 2}" y="${height + 31}">seconds</text>`,
-    column(names, `text-anchor="end" fill="#101828" transform="translate(-10 19)"`),
-    column(sums, `font-size="11" transform="translate(${WIDTH + 12} 18)"`),
-    `<g transform="translate(0 15)"><g transform="scale(.1)">`,
-    strokes("#667085", "M0-80v160", 0, [marks(picture.arrivals)]),
+    dashes("#98a2b3", `M${WIDTH / 2} ${LINE}v${height - ROW + 1}`, WIDTH, 0.7, ROW),
+    `<g text-anchor="middle" fill="#101828" ${moved(0, height + 20)}>${times.join("")}</g>`,
+    `<text text-anchor="middle" x="${WIDTH / 2}" y="${height + 41}">seconds</text>`,
+    column(names, ROW, `fill="#101828" ${moved(0, 16)}`),
+    column(sums, ROW, `text-anchor="end" ${moved(WIDTH, 16)}`),
+    `<g ${moved(0, LINE)}><g transform="scale(.1)">`,
+    strokes("#667085", "M0-80v150", 0, [marks(picture.arrivals)]),
     strokes("#1f5fbf", "M0-135v130", 1, granted),
     strokes("#d9580d", "M0 5v70", 1, refused),
-    `</g><g fill="#1f5fbf" font-size="11" transform="translate(0 -4)">${counts.join("")}</g></g></g></svg>\n`,
+    `</g><g fill="#1f5fbf" ${moved(0, -2)}>${counts.join("")}</g></g></g></svg>\n`,
   ].join("");
+}
+
+/** The style for a dark theme. A site that sets `color-scheme` on its pages decides the theme, else the reader's system does. */
+function themed(): string {
+  const rules = Object.entries(DARK).map(
+    ([light, dark]) => `[fill="${light}"]{fill:${dark}}[stroke="${light}"]{stroke:${dark}}`,
+  );
+  return `<style>@media(prefers-color-scheme:dark){${rules.join("")}}</style>`;
+}
+
+/** Breaks a text into lines of at most so many characters. */
+function wrapped(content: string, most: number): string[] {
+  const lines = [""];
+  for (const word of content.split(" ")) {
+    const line = lines.at(-1) ?? "";
+    if (line !== "" && line.length + 1 + word.length > most) lines.push(word);
+    else lines[lines.length - 1] = line === "" ? word : `${line} ${word}`;
+  }
+  return lines;
 }
 
 /** Draws equally distant lines across a line. */
@@ -173,8 +216,12 @@ function text(content: string | number, x: number, y = 0): string {
   return `<text${position}>${content}</text>`;
 }
 
-function column(texts: readonly string[], attributes: string): string {
-  return `<g ${attributes}>${texts.map((each, row) => text(each, 0, row * ROW)).join("")}</g>`;
+function moved(x: number, y: number): string {
+  return `transform="translate(${x} ${y})"`;
+}
+
+function column(texts: readonly string[], step: number, attributes: string): string {
+  return `<g ${attributes}>${texts.map((each, i) => text(each, 0, i * step)).join("")}</g>`;
 }
 
 /** Draws a stroke at each instant (tenths of a pixel) of each row. */

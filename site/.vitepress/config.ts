@@ -4,6 +4,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { defineConfig, type MarkdownEnv, type MarkdownRenderer } from "vitepress";
+import { githubSlug } from "./github-slug.ts";
+import { packageLink } from "./package-link.ts";
 import { sourcePage } from "./source-page.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -35,6 +37,7 @@ export default defineConfig({
   markdown: {
     theme: { light: "github-light-high-contrast", dark: "github-dark-high-contrast" },
     languageAlias: { caddyfile: "text" },
+    anchor: { slugify: githubSlug },
     config: (md) => {
       md.use(sourceLinks).use(figures);
     },
@@ -89,7 +92,7 @@ function pages(folder: string, isWanted = (_name: string) => true) {
     });
 }
 
-/** Leads links to the README and to programs to their pages: they are written for a repository. */
+/** Leads links to the README, to programs and to the other package to their pages: they are written for a repository. */
 function sourceLinks(md: MarkdownRenderer): void {
   md.core.ruler.push("source links", ({ tokens, env }) => {
     for (const token of tokens.flatMap(({ children }) => children ?? [])) {
@@ -100,6 +103,8 @@ function sourceLinks(md: MarkdownRenderer): void {
 }
 
 function pageOf(href: string, { path, realPath }: MarkdownEnv): string {
+  const linked = packageLink(href);
+  if (linked !== undefined) return `/${linked}`;
   if (/^[a-z]+:|^[#/]/.test(href)) return href;
   const [file = "", hash] = href.split("#");
   const source = relative(root, join(dirname(realPath ?? path), file));

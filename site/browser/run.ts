@@ -23,7 +23,7 @@ const browser = await chromium.launch({
   args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
 });
 
-const PHONE: BrowserContextOptions = { viewport: { width: 390, height: 844 }, hasTouch: true };
+const PHONE = { viewport: { width: 320, height: 640 }, hasTouch: true };
 const PLAYGROUND = "/playground.html";
 const WITH_FIGURES = [
   "/docs/choose.html",
@@ -36,25 +36,80 @@ const pages = readdirSync(dist, { recursive: true, encoding: "utf8" })
   .filter((file) => file.endsWith(".html") && file !== "404.html")
   .sort()
   .map((file) => `/${file}`);
+/** The pages that are not programs. */
+const documents = pages.filter((path) => !path.startsWith("/source/") && path !== PLAYGROUND);
 
 const checks: Readonly<Record<string, () => Promise<void>>> = {
-  "every page loads without an error and asks only its own origin": async () => {
-    await onPage({}, async (page) => {
-      for (const path of pages) {
-        const response = await page.goto(site.origin + path, { waitUntil: "load" });
-        equal(response?.status(), 200, path);
-        await page.locator("h1").first().waitFor({ timeout: 20_000 });
-      }
-    });
-  },
-  "no page is wider than a phone": async () => {
-    await onPage(PHONE, async (page) => {
-      for (const path of ["/", PLAYGROUND, "/docs/README.html", ...WITH_FIGURES]) {
-        await ready(page, path);
-        const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-        if (wide > 0) throw new Error(`${path} is ${wide} px wider than the window`);
-      }
-    });
+  "every page loads without an error and asks only its own origin, and every link leads somewhere":
+    async () => {
+      const anchors = new Map<string, readonly string[]>();
+      const links: (readonly [path: string, link: string])[] = [];
+      await onPage({}, async (page) => {
+        for (const path of pages) {
+          const response = await page.goto(site.origin + path, { waitUntil: "load" });
+          equal(response?.status(), 200, path);
+          await page.locator("h1").first().waitFor({ timeout: 20_000 });
+          const found = await page.evaluate(() => ({
+            ids: Array.from(document.querySelectorAll("[id]"), ({ id }) => id),
+            links: Array.from(document.querySelectorAll("a"), ({ href }) => href),
+          }));
+          anchors.set(path, found.ids);
+          for (const link of found.links) links.push([path, link]);
+        }
+      });
+      equal(
+        links.filter(([, link]) => !leadsSomewhere(link, anchors)),
+        [],
+        "dead links",
+      );
+    },
+  "pages fit: no scrolling aside and no tiny pictures on a phone, no table is cut off on a wide screen":
+    async () => {
+      await onPage(PHONE, async (page) => {
+        for (const path of [...documents, PLAYGROUND]) {
+          await page.setViewportSize(PHONE.viewport);
+          await ready(page, path);
+          const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          if (wide > 0) throw new Error(`${path} is ${wide} px wider than the window`);
+          for (const { src, scale } of await picturesOf(page)) {
+            const svg = await (await fetch(src)).text();
+            const sizes = Array.from(svg.matchAll(/font-size="(\d+)"/g), ([, size]) =>
+              Number(size),
+            );
+            const smallest = Math.min(...sizes) * scale;
+            if (!(smallest >= 8))
+              throw new Error(`${path}: text of ${smallest} px in ${src.slice(0, 80)}`);
+          }
+          await page.setViewportSize({ width: 1920, height: 1080 });
+          const cut = await page
+            .locator(".vp-doc table")
+            .evaluateAll((tables) => tables.map((each) => each.scrollWidth - each.clientWidth));
+          equal(Math.max(0, ...cut), 0, `${path}: pixels that a table lacks`);
+        }
+      });
+    },
+  "pictures follow the system's theme, and the site's own switch": async () => {
+    for (const colorScheme of ["light", "dark"] as const) {
+      await onPage({ colorScheme, reducedMotion: "reduce" }, async (page) => {
+        await ready(page, "/docs/fair.html");
+        const picture = page.locator(".vp-doc img");
+        const brightness = async () => {
+          const png = (await picture.screenshot()).toString("base64");
+          return page.evaluate(async (data) => {
+            const image = new Image();
+            image.src = `data:image/png;base64,${data}`;
+            await image.decode();
+            const canvas = new OffscreenCanvas(1, 1).getContext("2d");
+            canvas?.drawImage(image, -3, -3);
+            return canvas?.getImageData(0, 0, 1, 1).data[0];
+          }, png);
+        };
+        const isLight = async () => Number(await brightness()) > 127;
+        equal(await isLight(), colorScheme === "light", `${colorScheme}: light`);
+        await page.locator(".VPNavBarAppearance button").click();
+        equal(await isLight(), colorScheme === "dark", `${colorScheme}, switched: light`);
+      });
+    }
   },
   "the search finds a page": async () => {
     await onPage({}, async (page) => {
@@ -69,6 +124,18 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       for (const query of CONFIGURATIONS) {
         await ready(page, `${PLAYGROUND}?${query}`);
         equal(await tableOf(page), await tableInNode(query), query);
+      }
+    });
+  },
+  "who never waits has no chart of waiting calls": async () => {
+    await onPage({}, async (page) => {
+      for (const [verb, count] of [
+        ["wait", 1],
+        ["try", 0],
+      ] as const) {
+        await ready(page, `${PLAYGROUND}?algorithm=gcra&verb=${verb}`);
+        await tableOf(page);
+        equal(await page.getByText("Waiting", { exact: true }).count(), count, verb);
       }
     });
   },
@@ -87,7 +154,7 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
   },
   "the code can be copied": async () => {
     await onPage({ permissions: ["clipboard-read", "clipboard-write"] }, async (page) => {
-      await ready(page, `${PLAYGROUND}?algorithm=gcra&rate=3&burst=2`);
+      await ready(page, `${PLAYGROUND}?algorithm=gcra&rate=3&burst=2&verb=try`);
       const copied = async (name: string) => {
         await page.getByRole("button", { name: `Copy ${name}` }).click();
         return page.evaluate(() => navigator.clipboard.readText());
@@ -345,6 +412,28 @@ async function onPage(
     await context.close();
   }
   equal(complaints, [], "complaints of the browser");
+}
+
+/** Returns whether a link leads to a page of the site, and to an anchor of it; others are not followed. */
+function leadsSomewhere(link: string, anchors: ReadonlyMap<string, readonly string[]>): boolean {
+  if (link === "") return false;
+  const { origin, pathname, hash } = new URL(link);
+  if (origin !== site.origin) return true;
+  const ids = anchors.get(pathname.endsWith("/") ? `${pathname}index.html` : pathname);
+  return ids !== undefined && (hash === "" || ids.includes(decodeURIComponent(hash.slice(1))));
+}
+
+/** The pictures of a page, and how much smaller than drawn they are shown. */
+async function picturesOf(page: Page): Promise<{ src: string; scale: number }[]> {
+  const pictures = page.locator(".vp-doc img");
+  await pictures.evaluateAll((images) =>
+    Promise.all(images.map((image) => (image as HTMLImageElement).decode())),
+  );
+  return pictures.evaluateAll((images) =>
+    (images as HTMLImageElement[]).map(({ src, width, naturalWidth }) => {
+      return { src, scale: width / naturalWidth };
+    }),
+  );
 }
 
 /** Opens a page, and waits until its figures or the playground are there. */

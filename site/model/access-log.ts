@@ -16,6 +16,8 @@ const MOST_TENANTS = 5;
 
 export interface LogTraffic {
   readonly arrivals: readonly Arrival[];
+  /** Unix time of the first request, ms. */
+  readonly firstMs: number;
   /** From the first request to the last, s. */
   readonly seconds: number;
   /** How many lines had no time that could be read. */
@@ -23,39 +25,55 @@ export interface LogTraffic {
 }
 
 /**
- * Reads a log. The first request is at 0 ms; requests of one second are spread over it, because most logs
- * have no fractions. The callers with the most lines have colours of their own.
+ * Reads a log. The first request is at 0 ms. Most logs have no fractions: the requests of such a second are
+ * spread over it, as `smooth-limiter-gateway replay` does. The callers with the most lines have colours of their own.
  */
 export function readAccessLog(text: string): LogTraffic {
   const lines = text.split(/\r?\n/).filter((line) => line.trim() !== "");
   const read = lines.flatMap((line) => {
-    const at = timeOf(line);
-    return at === undefined ? [] : [{ at, caller: callerOf(line) }];
+    const time = timeOf(line);
+    return time === undefined ? [] : [{ ...time, caller: callerOf(line) }];
   });
   read.sort((a, b) => a.at - b.at);
   const first = read[0]?.at ?? 0;
   const counts = countsOf(read.map(({ at }) => at));
   const busiest = mostFrequent(read.map(({ caller }) => caller));
   let [before, index] = [first, 0];
-  const arrivals = read.map(({ at, caller }) => {
+  const arrivals = read.map(({ at, isWhole, caller }) => {
     index = at === before ? index : 0;
     before = at;
-    const spread = at % 1000 === 0 ? (index++ * 1000) / (counts.get(at) ?? 1) : 0;
-    return { atMs: at - first + spread, tenant: busiest.includes(caller) ? caller : "others" };
+    const spread = isWhole ? (index++ * 1000) / (counts.get(at) ?? 1) : 0;
+    const atMs = at - first + spread;
+    return busiest.includes(caller) ? { atMs, tenant: caller } : { atMs, tenant: "others", caller };
   });
   const seconds = Math.floor((arrivals.at(-1)?.atMs ?? 0) / 1000) + 1;
-  return { arrivals, seconds, skipped: lines.length - read.length };
+  return { arrivals, firstMs: first, seconds, skipped: lines.length - read.length };
 }
 
-function timeOf(line: string): number | undefined {
+interface Time {
+  /** Unix time, ms. */
+  readonly at: number;
+  /** Whether it is written without a fraction of a second. */
+  readonly isWhole: boolean;
+}
+
+function timeOf(line: string): Time | undefined {
   const [, day, month = "", year, time, hours = "+00", minutes = "00"] = COMBINED.exec(line) ?? [];
   const iso =
     day === undefined
       ? ISO.exec(line)?.[0]
       : `${year}-${String(MONTHS.indexOf(month) + 1).padStart(2, "0")}-${day}T${time}${hours}:${minutes}`;
-  const unix = Number(UNIX.exec(line)?.[1]);
-  const at = iso === undefined ? unix * (unix < LEAST_MS ? 1000 : 1) : Date.parse(iso);
-  return Number.isNaN(at) ? undefined : at;
+  if (iso !== undefined) {
+    const at = Date.parse(iso);
+    return Number.isNaN(at) ? undefined : { at, isWhole: !iso.includes(".") };
+  }
+  const unix = UNIX.exec(line)?.[1];
+  if (unix === undefined) return undefined;
+  const isSeconds = Number(unix) < LEAST_MS;
+  return {
+    at: Number(unix) * (isSeconds ? 1000 : 1),
+    isWhole: isSeconds && !unix.includes("."),
+  };
 }
 
 function callerOf(line: string): string {

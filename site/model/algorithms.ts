@@ -56,6 +56,8 @@ export interface Algorithm {
   args(numbers: Numbers): Readonly<Record<string, number | boolean | string>>;
   /** The fields of a rule, or why no rule can say it. */
   rule(numbers: Numbers): Readonly<Record<string, number | string>> | string;
+  /** Whether that rule lets requests wait. Absent: it refuses what cannot be granted now. */
+  readonly ruleWaits?: true;
 }
 
 const rateField = field("rate", "permits per second", 0.5, 100, 0.5, 10);
@@ -156,6 +158,7 @@ export const ALGORITHMS = {
       const { permitsPerSecond, capacity, nodelay } = leaky(numbers);
       return { ...perSecond(permitsPerSecond, "leaky bucket"), burst: capacity, nodelay };
     },
+    ruleWaits: true,
   },
 } as const satisfies Readonly<Record<string, Algorithm>>;
 

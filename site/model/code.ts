@@ -1,7 +1,7 @@
 // The code that makes the limiter, for the user to copy.
 
 import { type AlgorithmName, algorithmOf, type Numbers } from "./algorithms.ts";
-import { hasWeight, isFair, type Settings } from "./settings.ts";
+import { hasWeight, isFair, type Settings, VERBS } from "./settings.ts";
 
 /** The call that makes the policy. */
 export function toPolicy(algorithm: AlgorithmName, numbers: Numbers): string {
@@ -11,7 +11,7 @@ export function toPolicy(algorithm: AlgorithmName, numbers: Numbers): string {
   return `${algorithm}({ ${args.join(", ")} })`;
 }
 
-/** A program in TypeScript. */
+/** A module in TypeScript that does what the picture shows. */
 export function toTypeScript(settings: Settings): string {
   const { algorithm, numbers, verb, common } = settings;
   const { permits = 1, timeoutMs = 0, weight = 1 } = common;
@@ -27,20 +27,32 @@ export function toTypeScript(settings: Settings): string {
   };
   return `import { Limiter, ${algorithm} } from "smooth-limiter";
 
+// one limiter for all callers
 const limiter = Limiter.create(${toPolicy(algorithm, numbers)}${fair ? ", { fair: true }" : ""});
-${fair ? 'const tenant: string = "a"; // the tenant that calls\n' : ""}
-${use[verb]}
+
+export async function beforeEachRequest(${fair ? "tenant: string" : ""}): Promise<void> {
+  ${use[verb]}
+}
 `;
 }
 
-/** A rule for smooth-limiter-gateway, or a comment that says why there is none. */
+/** A rule for smooth-limiter-gateway that does what the picture shows, or a comment that says why there is none. */
 export function toYaml(settings: Settings): string {
-  const { algorithm, numbers, common } = settings;
-  if (isFair(settings)) return "# Rules have no fair queue: each actor has a limit of its own.\n";
-  const rule = algorithmOf(algorithm).rule(numbers);
+  const { algorithm, numbers, verb, common } = settings;
+  const { rule: ruleOf, ruleWaits = false } = algorithmOf(algorithm);
+  const rule = ruleOf(numbers);
   if (typeof rule === "string") return `# ${rule}\n`;
+  if (isFair(settings)) return "# Rules have no fair queue.\n";
+  const needed = ruleWaits ? "wait" : "try";
+  if (verb !== needed) {
+    const does = ruleWaits ? "lets requests wait" : "never lets a request wait";
+    return `# A rule with ${algorithm} ${does}.\n# To see what it does, choose: a caller ${VERBS[needed]}\n`;
+  }
   const { permits = 1 } = common;
   const fields = Object.entries(permits === 1 ? rule : { ...rule, cost: permits });
   const lines = fields.map(([name, value]) => `    ${name}: ${value}\n`);
-  return `url: /\nrules:\n  - actor: device\n${lines.join("")}`;
+  return `url: /
+rules:
+  - actor: all # one limiter for all clients; "device": one for each
+${lines.join("")}`;
 }

@@ -165,10 +165,14 @@ function recorded(clock: FakeClock, tenant: string, ask: () => Promise<unknown>)
   return call;
 }
 
-/** Waits until the limiters have found the store again: their probes run in real time. */
-async function isBack(limiters: readonly { readonly state: string }[]): Promise<void> {
+/** Waits until the limiters have found the store again: by a probe, which runs in real time, or by a call. */
+async function isBack(
+  limiters: readonly { readonly state: string; peek(): Promise<unknown> }[],
+): Promise<void> {
+  await Promise.all(limiters.map((limiter) => limiter.peek()));
   const giveUpAt = performance.now() + 5000;
-  while (limiters.some(({ state }) => state !== "ready") && performance.now() < giveUpAt) {
+  while (limiters.some(({ state }) => state !== "ready")) {
+    if (performance.now() > giveUpAt) throw new Error("the limiters have not found the store");
     await pause(10);
   }
 }

@@ -41,6 +41,8 @@ export interface Settings {
   readonly bars: readonly number[];
   /** Not in the URL: a log stays in the page. */
   readonly log: readonly Arrival[];
+  /** Unix time of the log's first request, ms. Not in the URL. */
+  readonly logFirstMs: number;
   /** The time of the log at which the picture begins, s. Not in the URL. */
   readonly logFrom: number;
   /** Gets the same traffic. */
@@ -65,6 +67,7 @@ export const initialSettings: Settings = {
   common: Object.fromEntries(COMMON.map(({ name, initial }) => [name, initial])),
   bars: Array.from({ length: BARS }, (_, i) => (i >= 8 && i < 12 ? 8 : i % 4 === 0 ? 2 : 0)),
   log: [],
+  logFirstMs: 0,
   logFrom: 0,
   compare: "none",
 };
@@ -82,6 +85,11 @@ export function isFair(settings: Settings): boolean {
 /** Returns what stands beside the limiter: another queue only where that makes a difference. */
 export function comparisonOf(settings: Settings): Comparison {
   return settings.compare === "queue" && !isShared(settings) ? "none" : settings.compare;
+}
+
+/** Returns the Unix time at which the picture begins, ms: windows that are aligned to the clock need it. */
+export function epochOf({ traffic, logFirstMs, logFrom }: Settings): number {
+  return traffic === "log" ? logFirstMs + logFrom * 1000 : 0;
 }
 
 /** Returns whether the traffic contains tenant b, whose weight can be chosen. */
@@ -125,6 +133,7 @@ export function fromQuery(text: string): Settings {
     common: numbersOf(COMMON),
     bars: barsOf(query.get("bars")),
     log: [],
+    logFirstMs: 0,
     logFrom: 0,
     compare: oneOf<Comparison>("compare", [...ALGORITHM_NAMES, "queue"], "none"),
   };

@@ -4,8 +4,8 @@
 import { type Clock, Limiter, LimiterError, type LocalLimiter, systemClock } from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 import { type AlgorithmName, algorithmOf, type Numbers } from "./algorithms.ts";
-import { hasWeight, isFair, type Settings, type Verb } from "./settings.ts";
-import { arrivalsOf, MOST_ARRIVALS } from "./traffic.ts";
+import { epochOf, hasWeight, isFair, type Settings, type Verb } from "./settings.ts";
+import { arrivalsOf, MOST_ARRIVALS, type Traffic } from "./traffic.ts";
 
 export interface Call {
   readonly atMs: number;
@@ -88,12 +88,16 @@ export class Run {
     this.#mirror = Limiter.create(policy(setup.numbers), { clock });
   }
 
-  /** Sends a request. */
-  ask(tenant: string, atMs = this.#clock.now()): void {
+  /**
+   * Sends a request.
+   *
+   * @param caller the share of a fair limiter that it belongs to
+   */
+  ask(tenant: string, atMs = this.#clock.now(), caller = tenant): void {
     const call: Recorded = { atMs, tenant, startedMs: undefined, refusedMs: undefined };
     this.#calls.push(call);
     this.#count(tenant, 1);
-    this.#granted(tenant)
+    this.#granted(caller)
       .catch((error: unknown) => {
         if (!(error instanceof LimiterError)) throw error;
         if (error.code === "PERMITS_EXCEED_CAPACITY") this.#error = error.message;
@@ -114,9 +118,9 @@ export class Run {
       });
   }
 
-  async #granted(tenant: string): Promise<boolean> {
+  async #granted(caller: string): Promise<boolean> {
     const { verb, permits, timeoutMs, fair, weight } = this.#setup;
-    const share = fair ? { share: tenant, weight: tenant === "b" ? weight : 1 } : {};
+    const share = fair ? { share: caller, weight: caller === "b" ? weight : 1 } : {};
     if (verb === "try") return this.#limiter.tryAcquire(permits);
     if (verb === "timeout") return this.#limiter.tryAcquire(permits, { timeoutMs, ...share });
     await this.#limiter.acquire(permits, share);
@@ -148,7 +152,7 @@ export class Run {
 
 /** Runs the whole traffic in virtual time, at once. */
 export async function simulate(settings: Settings, setup = setupOf(settings)): Promise<Series> {
-  const clock = new FakeClock();
+  const clock = Object.assign(new FakeClock(), { epochMs: epochOf(settings) });
   const { run, moments, deeds } = prepared(settings, setup, clock);
   for (const [i, deed] of deeds.entries()) {
     await clock.advance(Math.max(0, Number(moments[i]) - clock.now()));
@@ -175,6 +179,7 @@ export function live(
   const clock: Clock = {
     now: () => systemClock.now() - start,
     wakeAt: (ms, wake) => systemClock.wakeAt(ms + start, wake),
+    epochMs: epochOf(settings),
   };
   const { run, moments, deeds } = prepared(settings, setupOf(settings), clock);
   let next = 0;
@@ -189,16 +194,20 @@ export function live(
   return (tenant) => run.ask(tenant);
 }
 
+/** The traffic that is chosen. */
+export function trafficOf({ traffic: kind, bars, log, logFrom, common }: Settings): Traffic {
+  const { rps: rate = 1, size: burst = 1, seconds = 10 } = common;
+  return { kind, seconds, rate, burst, bars, log, logFrom };
+}
+
 /** A run, and what is to be done when: requests, and looks at the state between them. */
 function prepared(settings: Settings, setup: Setup, clock: Clock) {
-  const { traffic: kind, bars, log, logFrom, common } = settings;
-  const { rps: rate = 1, size: burst = 1 } = common;
   const { seconds } = setup;
-  const arrivals = arrivalsOf({ kind, seconds, rate, burst, bars, log, logFrom });
+  const arrivals = arrivalsOf(trafficOf(settings));
   const run = new Run(setup, clock, Math.max(0, arrivals.length - MOST_ARRIVALS));
-  const asks = arrivals.slice(0, MOST_ARRIVALS).map(({ atMs, tenant }) => ({
+  const asks = arrivals.slice(0, MOST_ARRIVALS).map(({ atMs, tenant, caller }) => ({
     atMs,
-    deed: () => run.ask(tenant, atMs),
+    deed: () => run.ask(tenant, atMs, caller),
   }));
   const looks = Array.from({ length: SAMPLES + 1 }, (_, i) => ({
     atMs: Math.round((seconds * 1_000_000 * i) / SAMPLES) / 1000,

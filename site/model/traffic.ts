@@ -4,6 +4,8 @@ export interface Arrival {
   readonly atMs: number;
   /** The caller that sends it, for the colours. */
   readonly tenant: string;
+  /** The caller itself, where several share a colour. */
+  readonly caller?: string;
 }
 
 export const TRAFFIC_KINDS = {
@@ -76,7 +78,7 @@ export function arrivalsOf(traffic: Traffic): Arrival[] {
     case "log":
       return sorted(
         log
-          .map(({ atMs, tenant }) => ({ atMs: atMs - logFrom * 1000, tenant }))
+          .map((arrival) => ({ ...arrival, atMs: arrival.atMs - logFrom * 1000 }))
           .filter(({ atMs }) => atMs >= 0),
         end,
       );
@@ -101,7 +103,7 @@ function bursts(end: number, rate: number, burst: number, tenant: string): Arriv
 
 function sorted(arrivals: readonly Arrival[], end: number): Arrival[] {
   return arrivals
-    .map(({ atMs, tenant }) => ({ atMs: Math.round(atMs * 1000) / 1000, tenant }))
+    .map((arrival) => ({ ...arrival, atMs: Math.round(arrival.atMs * 1000) / 1000 }))
     .filter(({ atMs }) => atMs < end)
     .sort((a, b) => a.atMs - b.atMs);
 }

@@ -1,6 +1,9 @@
+import { readdirSync } from "node:fs";
+import { transformSync } from "esbuild";
 import * as limiters from "smooth-limiter";
-import { createGateway, readRules } from "smooth-limiter-gateway";
+import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import { cli, inFolder } from "../../gateway/test/support/cli/run.ts";
 import { suite } from "../../test/support/suite.ts";
 import { readAccessLog } from "../model/access-log.ts";
 import {
@@ -22,9 +25,17 @@ import {
   isFair,
   type Settings,
   toQuery,
+  VERBS,
 } from "../model/settings.ts";
-import { boundAt, simulate, summaryOf } from "../model/simulate.ts";
-import { arrivalsOf, MOST_ARRIVALS, TRAFFIC_KINDS, type TrafficKind } from "../model/traffic.ts";
+import { boundAt, type Series, simulate, summaryOf, trafficOf } from "../model/simulate.ts";
+import {
+  type Arrival,
+  arrivalsOf,
+  MOST_ARRIVALS,
+  TRAFFIC_KINDS,
+  type TrafficKind,
+} from "../model/traffic.ts";
+import { drawShares, drawSlope, drawState, drawSums, drawWaiting } from "../view/chart.ts";
 import { inWords } from "../view/words.ts";
 import { CONFIGURATIONS } from "./configurations.ts";
 
@@ -137,6 +148,21 @@ running("more requests than are simulated are counted", async () => {
   assert.not.match(inWords(few, 2000), "Only");
 });
 
+running("numbers beside the charts are short, and an empty store has an axis", async () => {
+  for (const query of CONFIGURATIONS) {
+    const series = await simulate(settings(query));
+    const charts = [
+      ...[drawState, drawWaiting].map((draw) => draw(series, 600)),
+      ...[drawSums, drawShares].map((draw) => draw(series, undefined, 600)),
+      ...(series.algorithm === "smoothWarmingUp" ? [drawSlope(series, 20_000, 420)] : []),
+    ];
+    const texts = charts.join("").matchAll(/<text[^>]*>([^<]*)/g);
+    for (const text of [inWords(series, 20_000), ...Array.from(texts, ([, text = ""]) => text)]) {
+      assert.not.match(text, /\d\.\d{3}|\de-?\d/, query);
+    }
+  }
+});
+
 running("counts what happened until an instant", async () => {
   const series = await simulate(settings("algorithm=gcra&rate=1&burst=0&traffic=steady&rps=1"));
   assert.is(summaryOf(series, 3000).granted, 4);
@@ -177,57 +203,180 @@ function extremes(algorithm: AlgorithmName): Numbers[] {
   );
 }
 
-const factories = new Map<string, unknown>(Object.entries(limiters));
 const code = suite("the playground's code");
+
+code("the playground offers every algorithm of the library", async () => {
+  const folder = "src/algorithms";
+  const modules = await Promise.all(
+    readdirSync(folder, { recursive: true, encoding: "utf8" })
+      .filter((file) => /.+\/.+\.ts$/.test(file))
+      .map((file): Promise<object> => import(`../../${folder}/${file}`)),
+  );
+  const names = modules.flatMap(Object.keys).filter((name) => Object.hasOwn(limiters, name));
+  // toRedisCellReply makes no policy
+  const factories = names.filter((name) => !/^to[A-Z]/.test(name));
+  assert.equal([...ALGORITHM_NAMES].sort(), factories.sort());
+});
+
+/** Settings in which the verb, the numbers and the traffic matter, for every algorithm. */
+const OFFERED: readonly string[] = [
+  ...CONFIGURATIONS,
+  ...ALGORITHM_NAMES.flatMap((algorithm) =>
+    Object.keys(VERBS).flatMap((verb) => [
+      `algorithm=${algorithm}&verb=${verb}&traffic=three&rps=40&seconds=6`,
+      `algorithm=${algorithm}&verb=${verb}&traffic=tenants&rps=15&permits=2&queue=fair&weight=3`,
+    ]),
+  ),
+];
+
+for (const query of OFFERED) {
+  code(`${query}: the TypeScript grants and refuses when the picture does`, async () => {
+    const chosen = settings(query);
+    assert.equal(await ran(chosen), answersOf(await simulate(chosen)));
+  });
+
+  code(`${query}: replay with the YAML grants and refuses what the picture does`, async () => {
+    const chosen = settings(query);
+    const { seconds = 0 } = chosen.common;
+    // the log begins in the middle of a window
+    const log = logOf(arrivalsOf(trafficOf(chosen)), Date.UTC(2026, 9, 10, 13, 55, 36, 700));
+    const { arrivals, firstMs } = readAccessLog(log);
+    const drawn: Settings = { ...chosen, traffic: "log", log: arrivals, logFirstMs: firstMs };
+    const text = toYaml(drawn);
+    if (text.startsWith("#")) return;
+    assert.ok(arrivals.every(({ atMs }) => atMs < seconds * 1000));
+    const { granted, waiting, refused } = summaryOf(await simulate(drawn));
+    const report = await replayed(text, log);
+    assert.equal([report.passed + report.waited, report.refused], [granted + waiting, refused]);
+  });
+}
+
+code("every algorithm has a rule, or says why there is none, and each other verb says why", () => {
+  for (const algorithm of ALGORITHM_NAMES) {
+    const texts = Object.keys(VERBS).map((verb) =>
+      toYaml(settings(`algorithm=${algorithm}&verb=${verb}`)),
+    );
+    const rules = texts.filter((text) => !text.startsWith("#"));
+    assert.is(rules.length, algorithm.startsWith("smooth") ? 0 : 1, algorithm);
+    assert.ok(texts.every((text) => text.length > 20));
+  }
+  assert.match(toYaml(settings("algorithm=gcra&verb=wait")), "choose: a caller is granted now");
+  assert.match(toYaml(settings("algorithm=leakyBucket&verb=try")), "choose: a caller waits");
+  assert.match(
+    toYaml(settings("algorithm=gcra&traffic=three&queue=fair")),
+    "# Rules have no fair queue",
+  );
+});
+
+code(
+  "a log of seven clients in whole seconds: replay refuses what the picture refuses",
+  async () => {
+    const lines = Array.from({ length: 600 }, (_, i) => {
+      const time = `10/Oct/2026:13:55:${String(Math.floor(i / 20) + 17).padStart(2, "0")} +0200`;
+      return `192.0.2.${i % 7} - - [${time}] "GET / HTTP/1.1" 200 5`;
+    });
+    for (const algorithm of ALGORITHM_NAMES) {
+      for (const verb of Object.keys(VERBS)) {
+        const { arrivals, firstMs, seconds } = readAccessLog(lines.join("\n"));
+        const chosen: Settings = {
+          ...settings(`algorithm=${algorithm}&verb=${verb}&windowSeconds=7&seconds=${seconds}`),
+          traffic: "log",
+          log: arrivals,
+          logFirstMs: firstMs,
+        };
+        const text = toYaml(chosen);
+        if (text.startsWith("#")) continue;
+        const { arrived, granted, waiting, refused } = summaryOf(await simulate(chosen));
+        assert.is(arrived, 600);
+        assert.ok(refused > 200, `${algorithm} refuses ${refused}`);
+        const report = await replayed(text, lines.join("\n"));
+        assert.equal([report.passed + report.waited, report.refused], [granted + waiting, refused]);
+      }
+    }
+  },
+);
+
+code(
+  "a log of seven clients on a fair limiter: each client is a share, as in the code",
+  async () => {
+    const lines = Array.from(
+      { length: 200 },
+      (_, i) =>
+        `192.0.2.${Math.floor(Math.sqrt(i)) % 7} 2026-10-10T11:55:${36 + Math.floor(i / 40)}Z`,
+    );
+    const { arrivals: log } = readAccessLog(lines.join("\n"));
+    const chosen: Settings = {
+      ...settings("algorithm=smoothBursty&burstSeconds=0&verb=wait&queue=fair&seconds=30"),
+      traffic: "log",
+      log,
+    };
+    assert.equal(await ran(chosen), answersOf(await simulate(chosen)));
+  },
+);
+
+type Answer = readonly [
+  tenant: string,
+  startedMs: number | undefined,
+  refusedMs: number | undefined,
+];
+
+function answersOf({ calls }: Series): Answer[] {
+  return calls.map(({ tenant, startedMs, refusedMs }) => [tenant, startedMs, refusedMs]);
+}
+
+/** Sends the traffic to the program that the playground offers. */
+async function ran(chosen: Settings): Promise<Answer[]> {
+  const clock = new FakeClock();
+  const create: typeof limiters.Limiter.create = (policies, options) =>
+    limiters.Limiter.create(policies, { ...options, clock });
+  const module = { exports: {} as { beforeEachRequest(tenant: string): Promise<void> } };
+  const { code: script } = transformSync(toTypeScript(chosen), { loader: "ts", format: "cjs" });
+  new Function("module", "require", script)(module, () => ({ ...limiters, Limiter: { create } }));
+  const answers: Answer[] = [];
+  for (const [i, { atMs, tenant, caller = tenant }] of arrivalsOf(trafficOf(chosen)).entries()) {
+    if (i === MOST_ARRIVALS) break;
+    await clock.advance(Math.max(0, atMs - clock.now()));
+    answers.push([tenant, undefined, undefined]);
+    module.exports.beforeEachRequest(caller).then(
+      () => {
+        answers[i] = [tenant, clock.now(), undefined];
+      },
+      () => {
+        answers[i] = [tenant, undefined, clock.now()];
+      },
+    );
+  }
+  await clock.advance(Number(chosen.common.seconds) * 1000 - clock.now());
+  return answers;
+}
+
+/** An access log of the arrivals, with fractions of a second. */
+function logOf(arrivals: readonly Arrival[], startMs: number): string {
+  return arrivals
+    .slice(0, MOST_ARRIVALS)
+    .map(({ atMs, tenant }) => {
+      const time = new Date(startMs + Math.floor(atMs)).toISOString();
+      return JSON.stringify({ time, url: "/", ip: tenant });
+    })
+    .join("\n");
+}
+
+/** What `replay` reports of a log. */
+async function replayed(
+  rules: string,
+  log: string,
+): Promise<{ passed: number; waited: number; refused: number }> {
+  return inFolder({ "rules.yaml": rules }, async (path) => {
+    const { code, out, err } = await cli(["replay", path("rules.yaml"), "-", "--json"], {
+      stdin: log,
+    });
+    assert.is(code, 0, err);
+    return JSON.parse(out).report;
+  });
+}
 
 for (const algorithm of ALGORITHM_NAMES) {
   const chosen: Settings = { ...initialSettings, algorithm, numbers: initialNumbers(algorithm) };
-
-  code(`${algorithm}: the TypeScript makes the same policy`, () => {
-    const text = toTypeScript(chosen);
-    const [, expression = ""] = /Limiter\.create\((.+)\);\n/.exec(text) ?? [];
-    const make = new Function(...ALGORITHM_NAMES, `return ${expression}`);
-    assert.equal(
-      make(...ALGORITHM_NAMES.map((name) => factories.get(name))).numbers,
-      algorithmOf(algorithm).policy(chosen.numbers).numbers,
-    );
-    assert.match(toTypeScript({ ...chosen, verb: "try" }), "tryAcquire()");
-  });
-
-  code(`${algorithm}: the TypeScript of a fair limiter runs as it stands`, async () => {
-    const shared: Settings = { ...chosen, traffic: "three", queue: "fair" };
-    const weighted = { ...shared, common: { ...shared.common, weight: 3 } };
-    for (const each of [shared, weighted, { ...weighted, verb: "timeout" as const }]) {
-      const text = toTypeScript(each);
-      assert.match(text, "{ fair: true }");
-      assert.match(text, "share: tenant");
-      assert.is(text.includes('weight: tenant === "b" ? 3 : 1'), each !== shared);
-      const script = text.replace(/^import .+$/m, "").replace(": string", "");
-      const names = ["Limiter", algorithm];
-      const program = new Function(...names, `return (async () => {${script}})()`);
-      await program(...names.map((name) => factories.get(name)));
-    }
-    assert.match(toYaml(shared), "# Rules have no fair queue");
-  });
-
-  code(`${algorithm}: the rule lets as many pass at once as the limiter`, async () => {
-    const text = toYaml(chosen);
-    if (text.startsWith("#")) {
-      assert.match(algorithm, "smooth");
-      return;
-    }
-    const gateway = await createGateway({ rules: readRules(text) });
-    const { outcomes } = await gateway.check({
-      method: "GET",
-      url: "/",
-      remoteAddress: "192.0.2.1",
-      header: () => undefined,
-    });
-    const limiter = limiters.Limiter.create(algorithmOf(algorithm).policy(chosen.numbers));
-    assert.is(outcomes[0]?.decision.limit, limiter.peek().limit);
-    await gateway.close();
-    assert.match(toYaml({ ...chosen, common: { permits: 3 } }), "cost: 3");
-  });
 
   code(`${algorithm}: other algorithms take over its pace, on their sliders`, () => {
     for (const other of ALGORITHM_NAMES) {
@@ -301,6 +450,7 @@ traffic("reads access logs: combined, ISO times and JSON lines", () => {
       { atMs: 500, tenant: "192.0.2.2" },
       { atMs: 2000, tenant: "192.0.2.1" },
     ],
+    firstMs: Date.UTC(2026, 9, 10, 11, 55, 36),
     seconds: 3,
     skipped: 1,
   });
@@ -309,7 +459,13 @@ traffic("reads access logs: combined, ISO times and JSON lines", () => {
     readAccessLog(json).arrivals.map(({ atMs }) => atMs),
     [0, 250],
   );
-  assert.equal(readAccessLog(""), { arrivals: [], seconds: 1, skipped: 0 });
+  // a fraction of 0 is a fraction: replay does not spread these, either
+  const exact = '{"time":"2026-10-10T11:55:36.000Z"}\n{"time":"2026-10-10T11:55:36.000Z"}';
+  assert.equal(
+    readAccessLog(exact).arrivals.map(({ atMs }) => atMs),
+    [0, 0],
+  );
+  assert.equal(readAccessLog(""), { arrivals: [], firstMs: 0, seconds: 1, skipped: 0 });
 });
 
 traffic("reads a log of 20 000 lines, and shows the part that begins at a second of it", () => {

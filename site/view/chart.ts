@@ -2,7 +2,7 @@
 
 import { algorithmOf, warmingUp, warmUpIntervalMs } from "../model/algorithms.ts";
 import { boundAt, type Call, type Series, tenantsOf } from "../model/simulate.ts";
-import { escaped } from "./dom.ts";
+import { escaped } from "./escaped.ts";
 
 const LEFT = 52;
 const RIGHT = 10;
@@ -79,7 +79,8 @@ export function drawSums(series: Series, other: Series | undefined, width: numbe
 export function drawState(series: Series, width: number): string {
   const { samples, seconds, algorithm, numbers } = series;
   const { most, state } = algorithmOf(algorithm);
-  const top = Math.max(most(numbers), 1e-9);
+  // a limiter that stores nothing has an axis, too
+  const top = most(numbers) || 1;
   const points = samples.map(({ atMs, level }): Point => [atMs, level]);
   const path = points.map(
     ([ms, level], i) =>

@@ -63,8 +63,3 @@ export function slider(
   });
   return make("div", { class: "pg-field" }, make("label", { for: id }, label), output, input);
 }
-
-/** Text as it can stand in markup. */
-export function escaped(text: string): string {
-  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
-}

@@ -2,7 +2,8 @@
 
 import { FIGURES, type Lane } from "../model/figures.ts";
 import { drawCalls, xOf } from "./chart.ts";
-import { button, choice, escaped, make } from "./dom.ts";
+import { button, choice, make } from "./dom.ts";
+import { escaped } from "./escaped.ts";
 import { legend } from "./legend.ts";
 
 /** The longest time that it moves by itself, ms. */
@@ -18,7 +19,8 @@ export function mount(place: HTMLElement, name: string): () => void {
   const words = make("p", { class: "pg-summary", role: "status" });
   const play = button("Play", () => move());
   const more = make("a", {}, "Open it in the playground");
-  let chosen = Object.keys(choices)[0] ?? "";
+  const { playground } = figure;
+  let chosen = "";
   let lanes: readonly Lane[] = [];
   let run = 0;
 
@@ -58,6 +60,11 @@ export function mount(place: HTMLElement, name: string): () => void {
     };
     requestAnimationFrame(frame);
   };
+  const choose = (next: string) => {
+    chosen = next;
+    const query = playground?.(next);
+    if (query !== undefined) more.href = `${import.meta.env.BASE_URL}playground.html?${query}`;
+  };
   const update = async (isMoving: boolean) => {
     run += 1;
     const wanted = chosen;
@@ -65,13 +72,11 @@ export function mount(place: HTMLElement, name: string): () => void {
     if (wanted !== chosen || ending.signal.aborted) return;
     lanes = made;
     words.textContent = lanes.map((lane) => `${lane.label}: ${lane.words}.`).join(" ");
-    const query = figure.playground?.(chosen);
-    more.hidden = query === undefined;
-    if (query !== undefined) more.href = `${import.meta.env.BASE_URL}playground.html?${query}`;
     draw();
     if (isMoving && !matchMedia("(prefers-reduced-motion: reduce)").matches) move();
   };
 
+  choose(Object.keys(choices)[0] ?? "");
   place.replaceChildren(
     make(
       "figure",
@@ -81,11 +86,11 @@ export function mount(place: HTMLElement, name: string): () => void {
         "div",
         { class: "pg-time" },
         choice(question, choices, chosen, (next) => {
-          chosen = next;
+          choose(next);
           void update(true);
         }),
         play,
-        more,
+        ...(playground === undefined ? [] : [more]),
       ),
       charts,
       words,

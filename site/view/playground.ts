@@ -262,7 +262,7 @@ class Playground {
 
   async #readLog(file: File): Promise<void> {
     const text = await file.slice(0, LONGEST_LOG).text();
-    const { arrivals, seconds, skipped } = readAccessLog(text);
+    const { arrivals, firstMs, seconds, skipped } = readAccessLog(text);
     const found =
       arrivals.length === 0
         ? "No line of this file has a time that can be read."
@@ -271,7 +271,8 @@ class Playground {
     this.#note = `${file.name}: ${found}${rest}`;
     const shown = Math.min(60, Math.max(2, seconds));
     const common = { ...this.#settings.common, seconds: shown };
-    this.#change({ ...this.#settings, traffic: "log", log: arrivals, logFrom: 0, common });
+    const log = { log: arrivals, logFirstMs: firstMs, logFrom: 0 };
+    this.#change({ ...this.#settings, ...log, traffic: "log", common });
   }
 
   /** Shows what is chosen now: its code, its URL and what happens. */
@@ -360,7 +361,7 @@ class Playground {
         drawSums(series, other, width),
       ],
       [`State: ${algorithmOf(algorithm).state}`, drawState(series, width)],
-      ["Waiting", drawWaiting(series, width)],
+      ...(this.#settings.verb === "try" ? [] : [["Waiting", drawWaiting(series, width)]]),
       ...(algorithm === "smoothWarmingUp"
         ? [["The slope of the warm-up: ms that a permit costs", `<div class="pg-slope"></div>`]]
         : []),

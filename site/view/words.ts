@@ -13,7 +13,7 @@ export function inWords(series: Series, atMs: number): string {
   });
   const words = [
     `After ${(atMs / 1000).toFixed(2)} s: ${sums.arrived} arrived, ${sums.granted} granted, ${sums.waiting} waiting, ${sums.refused} refused.`,
-    `Longest wait ${sums.longestWaitMs} ms, most in any second ${sums.mostInASecond}.`,
+    `Longest wait ${Math.round(sums.longestWaitMs)} ms, most in any second ${sums.mostInASecond}.`,
     `Now ${algorithmOf(series.algorithm).state}: ${Math.round(level * 100) / 100}.`,
     tenants.length > 1 ? `Granted by caller: ${shares.join(", ")}.` : "",
     series.leftOut > 0

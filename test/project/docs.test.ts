@@ -42,6 +42,23 @@ for (const page of docs.filter((path) => path.includes("/from-"))) {
 
 form.run();
 
+const links = suite("links");
+
+for (const page of ["README.md", "docs/README.md", "gateway/README.md", ...docs]) {
+  links(
+    `${page} links to the pages that it names, by a title and not by the name of a file`,
+    () => {
+      const text = readFileSync(page, "utf8").replaceAll(/^```.*?^```$/gms, "");
+      assert.equal(text.match(/\[[^\]]*\.md`?\]\(/g) ?? [], []);
+      // bench/RESULTS.md and ARCHITECTURE.md are only in the repository
+      const withoutTargets = text.replaceAll(/\]\([^)]*\)/g, "]");
+      assert.equal(withoutTargets.match(/\bdocs\/[\w-]+\.md\b/g) ?? [], []);
+    },
+  );
+}
+
+links.run();
+
 testPages("pages", [
   "README.md",
   "ARCHITECTURE.md",

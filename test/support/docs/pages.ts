@@ -1,10 +1,12 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { format } from "node:util";
 import * as assert from "uvu/assert";
 import { freshUrl } from "../../../scripts/redis/server.ts";
+import { githubSlug } from "../../../site/.vitepress/github-slug.ts";
+import { packageLink } from "../../../site/.vitepress/package-link.ts";
 import { suite } from "../suite.ts";
 
 /** Packages whose blocks are compiled only: the project does not install them, or they need a server. */
@@ -146,22 +148,24 @@ async function prints(run: () => Promise<unknown>): Promise<string[]> {
 /** The links of a page to files, or headings of Markdown files, that do not exist. */
 function deadLinks(page: string): string[] {
   const text = readFileSync(page, "utf8");
-  return [...text.matchAll(/\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)/g)]
-    .filter(([, path, heading]) => {
-      const file = path ? join(dirname(page), path) : page;
+  return [...text.matchAll(/\]\(([^)\s]*)\)/g)]
+    .map(([, link = ""]) => link)
+    .filter((link) => {
+      const other = packageLink(link);
+      if (other === undefined && /^https?:/.test(link)) return false;
+      const [path = "", heading] = (other ?? link).split("#");
+      const file = other === undefined ? join(dirname(page), path || basename(page)) : path;
       if (!existsSync(file)) return true;
       return heading !== undefined && !headingsOf(file).includes(heading);
-    })
-    .map(([link]) => link);
+    });
 }
 
-/** The anchors of a Markdown file's headings, as GitHub makes them. */
+/** The anchors of a Markdown file's headings, as GitHub and the site make them. */
 function headingsOf(file: string): string[] {
   const text = readFileSync(file, "utf8").replaceAll(/^```.*?^```$/gms, "");
-  return [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) =>
-    heading
-      .toLowerCase()
-      .replaceAll(/[^\p{L}\p{N}\s_-]/gu, "")
-      .replaceAll(" ", "-"),
-  );
+  const slugs = [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) => githubSlug(heading));
+  return slugs.map((slug, i) => {
+    const before = slugs.slice(0, i).filter((other) => other === slug).length;
+    return before === 0 ? slug : `${slug}-${before}`;
+  });
 }

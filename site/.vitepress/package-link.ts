@@ -1,0 +1,10 @@
+/**
+ * Returns the file of the repository, and the anchor, to which a page of one package links in the other package.
+ * Such links are absolute, because each package is installed by itself. Undefined for other links.
+ */
+export function packageLink(href: string): string | undefined {
+  const [, gateway, file] =
+    /^https:\/\/unpkg\.com\/smooth-limiter(-gateway)?\/(.+)$/.exec(href) ?? [];
+  if (file === undefined) return undefined;
+  return gateway === undefined ? file : `gateway/${file}`;
+}
