@@ -25,7 +25,8 @@ export type { PaceOptions, Weigh, WeighedOptions } from "./options.ts";
 /**
  * Paces a Node stream of bytes: `pipeline(source, throttleNode(limiter), target)`. The bytes pass
  * unchanged and in order, and each byte costs one permit. Big chunks are cut, and small ones share one
- * request to the limiter. Any number of streams may share the limiter; they take turns.
+ * request to the limiter. Any number of streams may share the limiter; they take turns. For the platform's own
+ * streams, `readable.pipeThrough(…)`, see `throttle` of `smooth-limiter/streams`.
  *
  * @param limiter any limiter of this package, in this process or on Redis
  * @param options the options of `throttle`; with `weigh` the stream is in object mode, and chunks are
