@@ -5,7 +5,12 @@
 import { reportUseless } from "./algorithms/never-binds.ts";
 import type { LimiterClass, RemoteLimiter } from "./api/limiter-api.ts";
 import { CREATE, checkCreated, checkOptions, failCheck } from "./ground/check.ts";
-import { policyOf, SMOOTH_OPTIONS, type SmoothOptions } from "./local/rate-limiter.ts";
+import {
+  policyOf,
+  SMOOTH_OPTIONS,
+  type SmoothOptions,
+  warmupOptions,
+} from "./local/rate-limiter.ts";
 import {
   KeyedRemoteLimiter,
   type KeyedVerbs,
@@ -125,8 +130,9 @@ export const StoreRateLimiter = class StoreRateLimiter extends RemoteRateLimiter
     name: string,
     permitsPerSecond: number,
     warmup: number | StoreRateLimiterOptions = 0,
+    ...unit: unknown[]
   ) {
-    const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
+    const options: StoreRateLimiterOptions = warmupOptions(warmup, unit);
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...STORE_OPTIONS]);
     const policies = listPolicies(policyOf(permitsPerSecond, options));
     const opened = open(store, name, policies, options);

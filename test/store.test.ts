@@ -1,4 +1,5 @@
 /** Every limiter suite on `casStore` over a map, and on `memoryStore()`. */
+import * as assert from "uvu/assert";
 import {
   type CasBackend,
   casStore,
@@ -11,8 +12,18 @@ import { memoryStore } from "../src/testing/index.ts";
 import { type Kind, limiterSuite, type MakeLimiter } from "./local/limiter.suite.ts";
 import { pacedPolicies, pacedSample } from "./support/algorithms/samples.ts";
 import { MapBackend } from "./support/stores/map-backend.ts";
+import { suite } from "./support/suite.ts";
 
 const longTimeout = { timeoutMs: 60_000 };
+
+const arguments_ = suite("arguments of StoreRateLimiter");
+
+arguments_("a unit behind the warm-up is refused, as by RateLimiter", () => {
+  const withUnit = StoreRateLimiter.create as (...args: unknown[]) => unknown;
+  assert.throws(() => withUnit(memoryStore(), "a", 5, 1, "SECONDS"), /unit must be left out/);
+});
+
+arguments_.run();
 
 let names = 0;
 

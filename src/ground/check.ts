@@ -56,6 +56,13 @@ export function checkNumber(name: string, value: unknown, { words, holds }: Boun
   return value;
 }
 
+/** Options that other packages or other verbs have, and what to write here. */
+const INSTEAD: Readonly<Record<string, string>> = {
+  timeoutMs: "tryAcquire(1, { timeoutMs })",
+  windowMs: "fixedWindow",
+  keyGenerator: "for(key)",
+};
+
 /**
  * Rejects values that are not option objects, and unknown options: a misspelt one would do nothing.
  */
@@ -69,7 +76,8 @@ export function checkOptions(name: string, options: unknown, known: readonly str
   // `for…in` creates no array: this runs at every call that takes options
   for (const key in options) {
     if (!known.includes(key)) {
-      throw new TypeError(`${name} has no "${key}"; expected one of ${known.join(", ")}`);
+      const hint = Object.hasOwn(INSTEAD, key) ? `: use ${INSTEAD[key]}` : "";
+      throw new TypeError(`${name} has no "${key}"${hint}; expected one of ${known.join(", ")}`);
     }
   }
 }
@@ -128,6 +136,7 @@ export function show(value: unknown): string {
   if (Array.isArray(value)) return "an array";
   if (value instanceof Promise) return "a promise";
   if (value instanceof AbortSignal) return "an AbortSignal";
+  if (value instanceof AbortController) return "an AbortController, not its signal";
   if (typeof value === "object" && value !== null) return "an object";
   if (typeof value === "function") return "a function";
   return String(value);

@@ -91,6 +91,31 @@ export class KeyedLimiter<Name extends string = string> implements Counted {
   update(policies: Policies): void {
     this.#keys.update(policies);
   }
+
+  // A call without a key, in JavaScript, gets an error that says what is missing.
+  protected get acquire(): never {
+    return needsKey("acquire");
+  }
+
+  protected get tryAcquire(): never {
+    return needsKey("tryAcquire");
+  }
+
+  protected get reserve(): never {
+    return needsKey("reserve");
+  }
+
+  protected get decide(): never {
+    return needsKey("decide");
+  }
+
+  protected get peek(): never {
+    return needsKey("peek");
+  }
+}
+
+function needsKey(verb: string): never {
+  throw new TypeError(`a KeyedLimiter has no ${verb} for all keys: use limiter.for(key)`);
 }
 
 /** The limiter of one key. It holds the key, not its state. */

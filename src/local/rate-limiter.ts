@@ -2,7 +2,7 @@ import { repaced, type SmoothPolicy, smoothPolicy } from "../algorithms/smooth/s
 import type { LimiterClass, LocalLimiter } from "../api/limiter-api.ts";
 import { LIMITER_OPTIONS, type LimiterOptions } from "../api/options.ts";
 import type { Counted } from "../api/stats.ts";
-import { CREATE, checkCreated, checkOptions } from "../ground/check.ts";
+import { CREATE, checkCreated, checkOptions, failCheck } from "../ground/check.ts";
 import { listPolicies } from "../stores/policies.ts";
 import { openOne } from "../stores/policy-state.ts";
 import { opened, QueueingLimiter } from "./queueing-limiter.ts";
@@ -31,6 +31,19 @@ export interface SmoothOptions {
 
 /** The options of `RateLimiter.create`. */
 export interface RateLimiterOptions extends SmoothOptions, LimiterOptions {}
+
+/**
+ * Returns the options that `warmup` stands for.
+ *
+ * @param unit what else `create` got: Guava's third argument is a unit
+ */
+export function warmupOptions<O extends SmoothOptions>(
+  warmup: number | O,
+  unit: readonly unknown[],
+): O | Pick<SmoothOptions, "warmupMs"> {
+  if (unit.length > 0) failCheck("unit", "left out: the warm-up is in ms", unit[0]);
+  return typeof warmup === "number" ? { warmupMs: warmup } : warmup;
+}
 
 export const SMOOTH_OPTIONS = ["warmupMs", "coldFactor", "burstSeconds", "prefilled"] as const;
 
@@ -100,8 +113,12 @@ export const RateLimiter = class RateLimiter extends QueueingLimiter {
     super(...opened(listPolicies(policy), options, openOne));
   }
 
-  static create(permitsPerSecond: number, warmup: number | RateLimiterOptions = 0) {
-    const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
+  static create(
+    permitsPerSecond: number,
+    warmup: number | RateLimiterOptions = 0,
+    ...unit: unknown[]
+  ) {
+    const options: RateLimiterOptions = warmupOptions(warmup, unit);
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...LIMITER_OPTIONS]);
     return new RateLimiter(CREATE, policyOf(permitsPerSecond, options), options);
   }

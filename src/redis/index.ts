@@ -5,7 +5,7 @@
 import { reportUseless } from "../algorithms/never-binds.ts";
 import type { LimiterClass, RemoteLimiter } from "../api/limiter-api.ts";
 import { CREATE, checkCreated, checkOptions } from "../ground/check.ts";
-import { policyOf, SMOOTH_OPTIONS } from "../local/rate-limiter.ts";
+import { policyOf, SMOOTH_OPTIONS, warmupOptions } from "../local/rate-limiter.ts";
 import {
   KeyedRemoteLimiter,
   type KeyedVerbs,
@@ -143,8 +143,9 @@ export const RedisRateLimiter = class RedisRateLimiter extends RemoteRateLimiter
     name: string,
     permitsPerSecond: number,
     warmup: number | RedisRateLimiterOptions = 0,
+    ...unit: unknown[]
   ) {
-    const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
+    const options: RedisRateLimiterOptions = warmupOptions(warmup, unit);
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS, "limitKey"]);
     const policies = listPolicies(policyOf(permitsPerSecond, options));
     const opened = open(redis, name, policies, [smooth], options);

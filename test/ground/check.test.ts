@@ -265,6 +265,10 @@ for (const [where, make] of Object.entries(scenes)) {
       }
       await refused(1000, `options ${object} 1000`);
       await refused(
+        { timeoutMs: 5 },
+        'options has no "timeoutMs": use tryAcquire(1, { timeoutMs }); expected one of signal, share, weight, priority',
+      );
+      await refused(
         { sginal: undefined },
         'options has no "sginal"; expected one of signal, share, weight, priority',
       );
@@ -273,7 +277,7 @@ for (const [where, make] of Object.entries(scenes)) {
       }
       await refused(
         { signal: new AbortController() },
-        /^signal must be an AbortSignal, got an obj/,
+        "signal must be an AbortSignal, got an AbortController, not its signal",
       );
     }
   });

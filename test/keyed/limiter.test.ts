@@ -1,5 +1,8 @@
 import fc from "fast-check";
 import * as assert from "uvu/assert";
+import { limitedFetch } from "../../src/adapters/fetch/index.ts";
+import { pace } from "../../src/adapters/pace/index.ts";
+import { throttle } from "../../src/adapters/streams/index.ts";
 import {
   KeyedLimiter,
   Limiter,
@@ -323,12 +326,31 @@ for (const [option, message] of [
   [{ maxKeys: 0 }, /maxKeys must be a finite number, 1 or more, got 0/],
   [{ whenFull: "drop" }, /whenFull must be one of evict, refuse, got "drop"/],
   [{ maxKey: 5 }, /options has no "maxKey"/],
+  [{ keyGenerator: 5 }, /options has no "keyGenerator": use for\(key\); expected/],
   [{ maxWaiting: -1 }, /maxWaiting must be/],
 ] as const) {
   test(`refuses ${JSON.stringify(option)}`, () => {
     assert.throws(() => KeyedLimiter.create(bursty(1), option as object), message);
   });
 }
+
+test("a call without a key is an error that says what is missing", async () => {
+  const keyed = KeyedLimiter.create(bursty(1)) as unknown as LocalLimiter;
+  for (const [verb, call] of Object.entries({
+    acquire: () => keyed.acquire(),
+    tryAcquire: () => keyed.tryAcquire("ann" as never),
+    reserve: () => keyed.reserve(),
+    decide: () => keyed.decide(),
+    peek: () => keyed.peek(),
+  })) {
+    const message = `TypeError: a KeyedLimiter has no ${verb} for all keys: use limiter.for(key)`;
+    assert.is(String(await failure(call)), message);
+  }
+  const adapters = [() => limitedFetch(keyed), () => throttle(keyed), () => pace(() => {}, keyed)];
+  for (const adapt of adapters) {
+    assert.match(String(await failure(adapt)), "a KeyedLimiter has no acquire for all keys: use");
+  }
+});
 
 // -- one limiter for many keys behaves like one limiter for each key --
 

@@ -274,6 +274,8 @@ shared("update on several policies, by name", async () => {
 shared("options and names are checked like RateLimiter's", () => {
   const open = (options: unknown) => () =>
     RedisRateLimiter.create(watched.runner, "a", 5, options as never);
+  const withUnit = RedisRateLimiter.create as (...args: unknown[]) => unknown;
+  assert.throws(() => withUnit(watched.runner, "a", 5, 1, "SECONDS"), /unit must be left out/);
   const bad: [unknown, RegExp][] = [
     [null, /options/],
     [{ maxWait: 1 }, /maxWait/],

@@ -44,11 +44,30 @@ export function checkNumber(name: string, value: unknown, bound: Bound): number 
   return value;
 }
 
+/** Options of other packages, and what does the same where there is an option of that name. */
+const INSTEAD: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    keyGenerator: "key",
+    windowMs: "limit: fixedWindow({ limit, windowMs })",
+    max: "limit",
+    handler: "answer",
+    message: "answer",
+    statusCode: "status",
+    standardHeaders: "headers",
+    legacyHeaders: "headers",
+    skipSuccessfulRequests: 'count: "failures"',
+    skipFailedRequests: 'count: "successes"',
+  }),
+);
+
 /** Rejects values that are not option objects, and unknown options: a misspelt one would do nothing. */
 export function checkOptions(name: string, options: unknown, known: readonly string[]): void {
   for (const key of Object.keys(checkObject(name, options))) {
     if (!known.includes(key)) {
-      throw new TypeError(`${name} has no "${key}"; expected one of ${known.join(", ")}`);
+      const instead = INSTEAD.get(key);
+      const [option = ""] = instead?.split(":") ?? [];
+      const hint = known.includes(option) ? `: use ${instead}` : "";
+      throw new TypeError(`${name} has no "${key}"${hint}; expected one of ${known.join(", ")}`);
     }
   }
 }

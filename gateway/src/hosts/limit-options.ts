@@ -111,8 +111,8 @@ export function isByKey(limiter: Limiter | LimiterByKey): limiter is LimiterByKe
 }
 
 export function isLimiter(value: unknown): value is Limiter | LimiterByKey {
-  const { for: forKey, decide } = Object(value) as Partial<Limiter & LimiterByKey>;
-  return typeof forKey === "function" || typeof decide === "function";
+  if (isByKey(Object(value))) return true;
+  return typeof (Object(value) as Partial<Limiter>).decide === "function";
 }
 
 export function isPolicy(value: unknown): value is Policy {

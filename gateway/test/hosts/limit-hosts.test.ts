@@ -223,6 +223,7 @@ for (const [name, [host, ask]] of Object.entries(EVERY)) {
       }
       assert.unreachable("it was taken");
     };
+    await refuses({ handler: "x" }, /options has no "handler": use answer; expected one of key, /);
     await refuses({ keys: "x" }, /options has no "keys"; expected one of key, .*status, headers/);
     await refuses({ status: 200 }, /status must be a whole number from 400 to 599, got 200/);
     await refuses({ cost: -1 }, /cost must be a finite number above 0, got -1/);

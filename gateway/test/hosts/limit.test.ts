@@ -401,6 +401,15 @@ test("wrong arguments are refused with what is allowed", () => {
   const rejects = (options: object, words: RegExp, of: unknown = limiter) =>
     assert.throws(() => limitRequests(of as LimiterByKey, options), words);
   rejects({}, /limiter must be a limiter, such as KeyedLimiter.create.* got an object/, {});
+  rejects(
+    { keyGenerator: "x" },
+    /options has no "keyGenerator": use key; expected one of key, trust/,
+  );
+  rejects(
+    { windowMs: 1 },
+    /has no "windowMs": use limit: fixedWindow\(.* }\); expected one of key/,
+  );
+  rejects({ handler: "x" }, /options has no "handler"; expected/);
   rejects({ keys: "x" }, /options has no "keys"; expected one of key, trustedProxies/);
   rejects({ key: "ip" }, /key must be a function, got "ip"/);
   rejects({ key: () => "a" }, /key is for limiters by key/, Limiter.create(window(1)));

@@ -1,4 +1,5 @@
 import type { Limiter, WaitOptions } from "../../api/limiter-api.ts";
+import type { Maybe } from "../../ground/maybe.ts";
 import type { Permits } from "../../ground/permits.ts";
 import { AdaptiveRate } from "./adaptive-rate.ts";
 import type { Settings } from "./options.ts";
@@ -38,7 +39,7 @@ export class Gate {
    */
   async enter(permits: Permits, options: WaitOptions): Promise<Admitted> {
     const { clock, maxRetryAfterMs } = this.#settings;
-    await this.#open();
+    if (this.#rate !== undefined) await this.#open();
     let waitedMs = 0;
     for (;;) {
       waitedMs += await this.limiter.acquire(permits, options);
@@ -48,7 +49,8 @@ export class Gate {
       await this.limiter.refund(permits);
       await this.limiter.pause(holdMs);
     }
-    return { ...this.#view.send(permits, clock.now()), waitedMs };
+    const { atMs, total } = this.#view.send(permits, clock.now());
+    return { atMs, total, waitedMs };
   }
 
   /** Handles a response that is not a refusal. */
@@ -111,16 +113,15 @@ export class Gate {
     return readQuotas(headers, this.#epochMs()).filter(({ remaining }) => remaining < 1);
   }
 
-  /**
-   * Adopts the quotas that the response reports. Errors of the limiter must not lose the response.
-   */
-  async #learn(admitted: Admitted, permits: Permits, headers: Headers): Promise<void> {
+  /** Adopts the quotas that the response reports. Errors of the limiter must not lose the response. */
+  #learn(admitted: Admitted, permits: Permits, headers: Headers): Maybe<unknown> {
     const { sync, clock, maxRetryAfterMs } = this.#settings;
     const quotas = sync ? readQuotas(headers, this.#epochMs()) : [];
-    if (quotas.length === 0) return;
-    this.#view.update(admitted, quotas, clock.now());
-    const holdMs = this.#view.holdMs({}, clock.now());
-    await quietly(async () => {
+    if (quotas.length === 0) return undefined;
+    const now = clock.now();
+    this.#view.update(admitted, quotas, now);
+    const holdMs = this.#view.holdMs({}, now);
+    return quietly(async () => {
       if (holdMs > 0 && holdMs <= maxRetryAfterMs) await this.limiter.pause(holdMs);
       await chargeExcess(this.limiter, permits, this.#view, clock.now());
     });

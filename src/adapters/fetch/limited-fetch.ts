@@ -4,7 +4,7 @@ import type { Permits } from "../../ground/permits.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { checkPermits, correct, warnUnsettled } from "../correct.ts";
 import { untilAborted } from "../on-abort.ts";
-import { type Call, isLasting, readCall } from "./call.ts";
+import { Call, isLasting } from "./call.ts";
 import { Gate, quietly } from "./gate.ts";
 import { checkLimitedFetchOptions, type LimitedFetchOptions, type Settings } from "./options.ts";
 import { sleep } from "./sleep.ts";
@@ -38,14 +38,14 @@ export function limitedFetch(
   };
 
   const exchange = async (call: Call, send: () => Promise<Response>) => {
-    const { request } = call;
-    const own = typeof limiter === "function" ? await limiter(request.clone()) : limiter;
-    const permits = await weigh(settings, request);
+    const own = typeof limiter === "function" ? await limiter(call.request.clone()) : limiter;
+    const { permits: cost } = settings;
+    const permits = typeof cost === "function" ? await cost(call.request.clone()) : cost;
     return new Exchange(gateOf(own), settings, call, permits, send).run();
   };
 
   return async (input, init) => {
-    const call = readCall(input, init);
+    const call = new Call(input, init);
     const { signal } = call;
     signal?.throwIfAborted();
     const send = () => (settings.fetch ?? globalThis.fetch)(input, init);
@@ -85,9 +85,8 @@ class Exchange {
 
   /** The response, or `undefined` if the request must be retried. */
   async #attempt(attempt: number): Promise<Response | undefined> {
-    const { signal, request } = this.#call;
-    const share = this.#settings.shareOf(request);
-    const admitted = await this.#gate.enter(this.#permits, { signal, ...share });
+    const options = this.#settings.waitOptions(this.#call);
+    const admitted = await this.#gate.enter(this.#permits, options);
     const response = await this.#sendOrFail(attempt);
     if (response === undefined) return undefined;
     if (!this.#gate.isRefusal(response)) {
@@ -126,7 +125,7 @@ class Exchange {
       if (signal?.aborted) throw error;
       await this.#giveBack();
       if (attempt >= this.#settings.retries || !repeatable || !idempotent) throw error;
-      if (isLasting(error, this.#call.request.url)) throw error;
+      if (isLasting(error, this.#call.url)) throw error;
       await sleep(this.#settings.clock, this.#backoffMs(attempt), signal);
       return undefined;
     }
@@ -172,8 +171,4 @@ class Exchange {
       })
       .catch(() => {});
   }
-}
-
-async function weigh({ permits }: Settings, request: Request): Promise<Permits> {
-  return typeof permits === "function" ? permits(request.clone()) : permits;
 }

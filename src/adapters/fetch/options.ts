@@ -1,3 +1,4 @@
+import type { WaitOptions } from "../../api/limiter-api.ts";
 import {
   aboveZero,
   atLeastZero,
@@ -12,6 +13,7 @@ import { listPermits, type Permits } from "../../ground/permits.ts";
 import { checkPermits } from "../correct.ts";
 import { SHARED_BY, type SharedBy, shareOf } from "../shares.ts";
 import { type AdaptiveOptions, checkAdaptive } from "./adaptive-rate.ts";
+import type { Call } from "./call.ts";
 
 /** The options of `limitedFetch`. */
 export interface LimitedFetchOptions extends SharedBy<[request: Request]> {
@@ -93,6 +95,7 @@ export function checkLimitedFetchOptions(options: LimitedFetchOptions) {
   const { permits = 1, used, failed, adaptive, clock = systemClock } = options;
   const { retries = 2, maxRetryAfterMs = 60_000, backoffMs = 1000 } = options;
   const { sync = true, retryNonIdempotent = false } = options;
+  const isShared = SHARED_BY.some((name) => options[name] !== undefined);
   if (typeof permits !== "function") listPermits(permits, Object.keys(Object(permits)));
   if (used !== undefined) checkFunction("used", used);
   if (failed !== undefined) checkPermits("failed", failed);
@@ -109,6 +112,8 @@ export function checkLimitedFetchOptions(options: LimitedFetchOptions) {
     adaptive: adaptive && checkAdaptive(adaptive),
     fetch: options.fetch,
     clock: checkClock(clock),
-    shareOf: (request: Request) => shareOf(options, request),
+    waitOptions: isShared
+      ? (call: Call): WaitOptions => ({ signal: call.signal, ...shareOf(options, call.request) })
+      : ({ signal }: Call): WaitOptions => ({ signal }),
   };
 }

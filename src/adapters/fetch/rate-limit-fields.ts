@@ -25,23 +25,27 @@ export interface ServerQuota {
   readonly gradual: boolean;
 }
 
-/** The fields of a quota that are not reported. */
-const UNKNOWN = {
-  name: undefined,
-  limit: undefined,
-  resetMs: undefined,
-  windowMs: undefined,
-  gradual: false,
-} as const;
-
 /**
  * @param headers of the response
  * @param epochMs Unix time, ms, for responses without a `Date` field
  */
 export function readQuotas(headers: Headers, epochMs: number): ServerQuota[] {
+  const fields = fieldsOfLimits(headers);
+  if (fields.size === 0) return [];
   const now = serverTime(headers, epochMs);
-  const one = structured(headers, now) ?? plain(headers, now);
-  return [...one, ...named(headers, now), ...shopify(headers)];
+  const one = structured(fields, now) ?? plain(fields, now);
+  return [...one, ...named(fields, now), ...shopify(fields)];
+}
+
+type Fields = ReadonlyMap<string, string>;
+
+/** Reads all fields once: most responses have none, and to look for each by its name takes longer. */
+function fieldsOfLimits(headers: Headers): Fields {
+  const fields = new Map<string, string>();
+  for (const [name, value] of headers) {
+    if (name.includes("limit")) fields.set(name, value);
+  }
+  return fields;
 }
 
 /** How long the server asks clients to wait, ms: `Retry-After` in seconds or as a date. */
@@ -61,11 +65,11 @@ function serverTime(headers: Headers, epochMs: number): number {
 }
 
 /** `RateLimit: "name";r=50;t=30`, with `RateLimit-Policy: "name";q=100;w=60`. */
-function structured(headers: Headers, now: number): ServerQuota[] | undefined {
-  const field = headers.get("ratelimit");
-  if (field === null) return undefined;
+function structured(fields: Fields, now: number): ServerQuota[] | undefined {
+  const field = fields.get("ratelimit");
+  if (field === undefined) return undefined;
   const members = readList(field);
-  const policies = readList(headers.get("ratelimit-policy") ?? "");
+  const policies = readList(fields.get("ratelimit-policy") ?? "");
   const [first] = policies;
   const windowOf = (params: Params | undefined) => seconds(params?.get("w"));
 
@@ -86,9 +90,9 @@ function structured(headers: Headers, now: number): ServerQuota[] | undefined {
   return found.length > 0 ? found : undefined;
 }
 
-function plain(headers: Headers, now: number): ServerQuota[] {
+function plain(fields: Fields, now: number): ServerQuota[] {
   for (const prefix of ["ratelimit", "x-ratelimit", "x-rate-limit"]) {
-    const get = (what: string) => headers.get(`${prefix}-${what}`);
+    const get = (what: string) => fields.get(`${prefix}-${what}`);
     // a list of policies may follow the limit
     const limit = get("limit")?.split(",")[0];
     const found = quota(get("remaining"), get("reset"), limit, now, {});
@@ -103,14 +107,14 @@ const NAMED: readonly [field: RegExp, sister: (name: string, what: string) => st
 ];
 
 /** Fields of language-model services: a quota for requests and one for tokens, each a bucket. */
-function named(headers: Headers, now: number): ServerQuota[] {
+function named(fields: Fields, now: number): ServerQuota[] {
   const found: ServerQuota[] = [];
-  for (const [field, remaining] of headers) {
+  for (const [field, remaining] of fields) {
     for (const [pattern, sister] of NAMED) {
       const name = pattern.exec(field)?.[1];
       if (name === undefined) continue;
-      const reset = headers.get(sister(name, "reset"));
-      const limit = headers.get(sister(name, "limit"));
+      const reset = fields.get(sister(name, "reset"));
+      const limit = fields.get(sister(name, "limit"));
       found.push(...quota(remaining, reset, limit, now, { name, gradual: true }));
     }
   }
@@ -121,11 +125,12 @@ function named(headers: Headers, now: number): ServerQuota[] {
 const SHOPIFY_DRAINS_MS = 20_000;
 
 /** `32/40`: 32 of a bucket for 40 requests are used, and leak out evenly. */
-function shopify(headers: Headers): ServerQuota[] {
-  const [used, limit] = (headers.get("x-shopify-shop-api-call-limit") ?? "").split("/").map(amount);
+function shopify(fields: Fields): ServerQuota[] {
+  const [used, limit] = (fields.get("x-shopify-shop-api-call-limit") ?? "").split("/").map(amount);
   if (used === undefined || !limit) return [];
   const resetMs = SHOPIFY_DRAINS_MS * (used / limit);
-  return [{ ...UNKNOWN, remaining: Math.max(0, limit - used), limit, resetMs, gradual: true }];
+  const remaining = Math.max(0, limit - used);
+  return [{ name: undefined, remaining, limit, resetMs, windowMs: undefined, gradual: true }];
 }
 
 type Text = string | null | undefined;
@@ -136,12 +141,12 @@ function quota(
   reset: Text,
   limit: Text,
   now: number,
-  more: Partial<ServerQuota>,
+  { name, windowMs, gradual = false }: Partial<ServerQuota>,
 ): ServerQuota[] {
   const left = amount(remaining);
   if (left === undefined) return [];
-  const resetMs = msUntil(reset, now) ?? more.windowMs;
-  return [{ ...UNKNOWN, ...more, remaining: left, limit: amount(limit), resetMs }];
+  const resetMs = msUntil(reset, now) ?? windowMs;
+  return [{ name, remaining: left, limit: amount(limit), resetMs, windowMs, gradual }];
 }
 
 const UNITS: Readonly<Record<string, number>> = {
@@ -213,12 +218,20 @@ function readList(field: string): Member[] {
 
 /** Splits at separators outside quotes. */
 function split(text: string, separator: string): string[] {
-  const parts = [""];
-  for (const [piece] of text.matchAll(/"(?:[^"\\]|\\.)*"?|[^"]/gs)) {
-    if (piece === separator) parts.push("");
-    else parts[parts.length - 1] += piece;
+  const parts: string[] = [];
+  let from = 0;
+  let isQuoted = false;
+  for (let i = 0; i < text.length; i++) {
+    const char = text[i];
+    if (char === '"') isQuoted = !isQuoted;
+    else if (char === "\\" && isQuoted) i += 1;
+    else if (char === separator && !isQuoted) {
+      parts.push(text.slice(from, i).trim());
+      from = i + 1;
+    }
   }
-  return parts.map((part) => part.trim());
+  parts.push(text.slice(from).trim());
+  return parts;
 }
 
 function unquote(text: string): string {

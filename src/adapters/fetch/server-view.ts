@@ -1,4 +1,5 @@
 import type { Decision, Limiter } from "../../api/limiter-api.ts";
+import { chain, type Maybe } from "../../ground/maybe.ts";
 import type { Permits } from "../../ground/permits.ts";
 import { Budget } from "./budget.ts";
 import type { ServerQuota } from "./rate-limit-fields.ts";
@@ -14,30 +15,27 @@ const MOST_QUOTAS = 16;
 export interface SentRequest {
   readonly atMs: number;
   /** The permits of all requests sent so far, this one included. */
-  readonly total: Amounts;
+  readonly total: Permits;
 }
 
 /** What responses have reported about the server's own limits. */
 export class ServerView {
   readonly #budgets = new Map<string | undefined, Budget>();
-  #total: Amounts = {};
+  #total: Permits = 0;
 
   /** How many ms until the server accepts the request, as far as is known; 0 if it does now. */
   holdMs(permits: Permits, now: number): number {
-    const amounts = toAmounts(permits);
-    const holds = [...this.#budgets].map(([name, budget]) =>
-      budget.holdMs(amountOf(amounts, name), now),
-    );
-    return Math.max(0, ...holds);
+    let longest = 0;
+    for (const [name, budget] of this.#budgets) {
+      longest = Math.max(longest, budget.holdMs(amountOf(permits, name), now));
+    }
+    return longest;
   }
 
   send(permits: Permits, now: number): SentRequest {
-    const amounts = toAmounts(permits);
-    for (const [name, budget] of this.#budgets) budget.take(amountOf(amounts, name), now);
-    const total = { ...this.#total };
-    for (const [name, amount] of Object.entries(amounts)) total[name] = (total[name] ?? 0) + amount;
-    this.#total = total;
-    return { atMs: now, total };
+    for (const [name, budget] of this.#budgets) budget.take(amountOf(permits, name), now);
+    this.#total = sum(this.#total, permits);
+    return { atMs: now, total: this.#total };
   }
 
   /** Adopts the quotas that the response to `sent` reports. */
@@ -72,24 +70,36 @@ export class ServerView {
  * nothing is given back: other clients may use that quota, and the limiter must keep its own pace
  * anyway.
  */
-export async function chargeExcess(
+export function chargeExcess(
   limiter: Limiter,
   permits: Permits,
   view: ServerView,
   now: number,
-): Promise<void> {
-  const excess = view.excess(await limiter.peek(permits), now);
-  if (Object.keys(excess).length > 0) await limiter.charge(excess);
+): Maybe<void> {
+  return chain(limiter.peek(permits), (decision) => {
+    const excess = view.excess(decision, now);
+    return Object.keys(excess).length > 0 ? limiter.charge(excess) : undefined;
+  });
+}
+
+function sum(a: Permits, b: Permits): Permits {
+  if (typeof a === "number" && typeof b === "number") return a + b;
+  const total = { ...toAmounts(a) };
+  for (const [name, amount] of Object.entries(toAmounts(b))) {
+    total[name] = (total[name] ?? 0) + amount;
+  }
+  return total;
 }
 
 function toAmounts(permits: Permits): Amounts {
   return typeof permits === "number" ? { [EVERY]: permits } : permits;
 }
 
-function amountOf(amounts: Amounts, quota: string | undefined): number {
-  const names = Object.keys(amounts).filter((name) => name !== EVERY);
+function amountOf(permits: Permits, quota: string | undefined): number {
+  if (typeof permits === "number") return permits;
+  const names = Object.keys(permits).filter((name) => name !== EVERY);
   const policy = policyOf(names, quota);
-  return (amounts[EVERY] ?? 0) + (policy === undefined ? 0 : (amounts[policy] ?? 0));
+  return (permits[EVERY] ?? 0) + (policy === undefined ? 0 : (permits[policy] ?? 0));
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { Limiter, ShareOptions } from "../../api/limiter-api.ts";
 import { checkFunction, checkOptions } from "../../ground/check.ts";
 import { LimiterError } from "../../ground/errors.ts";
+import { emitWarning } from "../../ground/node-process.ts";
 import type { Permits } from "../../ground/permits.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { checkPermits, correct, warnUnsettled } from "../correct.ts";
@@ -34,7 +35,8 @@ export interface EstimateOptions extends ShareOptions {
  *
  * @param limiter in this process or on Redis
  * @param estimate the permits that the call probably needs, above 0; rather too many than too few,
- *   because later callers pay for the difference
+ *   because later callers pay for the difference. A policy that it does not name is not charged: a process
+ *   warning says so once
  * @param fn the function; it receives `settle`, and calls it with what was used in all (0 or more)
  *   as soon as it knows. The first usable value counts. `settle` never rejects and does not wait
  *   for a store: if the correction fails, the estimate stands and `onUnsettled` is called
@@ -66,6 +68,7 @@ export async function withEstimate<T>(
   checkFunction("onUnsettled", onUnsettled);
   await checkNames(limiter, estimate, failed, signal);
   await limiter.acquire(estimate, { signal, ...shareOf(options) });
+  void warnOmitted(limiter, estimate);
   /** Whether `settle` was called: then the call used something, so the estimate is the minimum. */
   let called = false;
   let settled = false;
@@ -120,6 +123,31 @@ async function checkNames(
     throw error;
   }
   refuseUnknown("failed", others, names);
+}
+
+/** The sets of names that were compared with a limiter's policies. */
+const compared = /* @__PURE__ */ new Set<string>();
+
+/**
+ * Warns of an estimate that leaves out a policy, which is then not charged. Once for each set of names: to
+ * know the policies takes a round trip to a store, and a limiter for each key is another object at each call.
+ */
+async function warnOmitted(limiter: Limiter, estimate: Permits): Promise<void> {
+  if (typeof estimate === "number") return;
+  const named = Object.keys(estimate).sort();
+  const shape = JSON.stringify(named);
+  if (compared.has(shape)) return;
+  compared.add(shape);
+  try {
+    const omitted = (await namesOf(limiter)).filter((name) => !named.includes(name));
+    if (omitted.length === 0) return;
+    emitWarning(
+      `withEstimate: the estimate names only ${named.join(", ")}, so calls take no ${omitted.join(", ")}: name every policy that they use`,
+    );
+  } catch {
+    // the next call may reach the store
+    compared.delete(shape);
+  }
 }
 
 function refuseUnknown(what: string, asked: readonly string[], names: readonly string[]): void {

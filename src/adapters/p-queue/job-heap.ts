@@ -140,7 +140,10 @@ export class JobHeap {
   /** Changes a job's priority; the job goes behind those that already have it. */
   setPriority(id: string, priority: number): void {
     const [first, ...others] = this.#jobsOf(id);
-    if (first === undefined) throw new ReferenceError(`no job with the id "${id}" waits`);
+    if (first === undefined) {
+      // in the words of PQueue
+      throw new ReferenceError(`No promise function with the id "${id}" exists in the queue.`);
+    }
     const job = others.reduce((a, b) => (priorityOf(b) > priorityOf(a) ? b : a), first);
     if (priorityOf(job) === priority) return;
     this.#delete(job);

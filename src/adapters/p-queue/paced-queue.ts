@@ -46,8 +46,8 @@ import { giveBack, type Pass, PermitRequests, Refusal } from "./permit-requests.
 export interface PacedQueueOptions {
   /** The limiter that sets the pace of the jobs; other code may share it. */
   readonly limiter: Limiter;
-  /** How many jobs may run at once: 1 or more. Default `Infinity`. */
-  readonly concurrency?: number | undefined;
+  /** How many jobs may run at once: 1 or more. Default `Infinity`; p-queue 9 throws for `undefined`. */
+  readonly concurrency?: number;
   /** Whether jobs start without a call of `start()`. Default `true`. */
   readonly autoStart?: boolean | undefined;
   /** How long a job may run from its start, ms, above 0. Default: no time-out. */
@@ -138,7 +138,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
    */
   constructor(options: PacedQueueOptions) {
     checkOptions("options", options, OPTIONS);
-    const { limiter, concurrency = Infinity, autoStart = true, timeout } = options;
+    const { limiter, autoStart = true, timeout, ...others } = options;
     const { maxWaiting = Infinity, onFull = "reject", fair = false } = options;
     checkLimiter(limiter);
     checkBoolean("autoStart", autoStart);
@@ -147,7 +147,8 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     checkOneOf("onFull", onFull, ON_FULL);
     const line: CreatedHeap = { jobs: new JobHeap(), onTake() {} };
     super({
-      concurrency,
+      // `concurrency` as it is, since the versions differ on `undefined`; PQueue ignores our own options
+      ...others,
       autoStart: false,
       queueClass: heapOf(line, fair ? FairRank : JobRank),
       ...(timeout === undefined ? {} : { timeout }),

@@ -25,7 +25,8 @@ export type { PaceOptions, Weigh, WeighedOptions } from "./options.ts";
 /**
  * Paces a Node stream of bytes: `pipeline(source, throttleNode(limiter), target)`. The bytes pass
  * unchanged and in order, and each byte costs one permit. Big chunks are cut, and small ones share one
- * request to the limiter. Any number of streams may share the limiter; they take turns.
+ * request to the limiter. Any number of streams may share the limiter; they take turns. For the platform's own
+ * streams, `readable.pipeThrough(…)`, see `throttle` of `smooth-limiter/streams`.
  *
  * @param limiter any limiter of this package, in this process or on Redis
  * @param options the options of `throttle`; with `weigh` the stream is in object mode, and chunks are
@@ -65,7 +66,8 @@ class Throttle<T> extends Transform {
     else this.#signal.listen(this);
   }
 
-  override _transform(chunk: T, _encoding: string, callback: TransformCallback): void {
+  /** In the place of `_transform`, which would get a closure for each chunk. */
+  override _write(chunk: T, _encoding: string, callback: TransformCallback): void {
     this.#signal.hold(this);
     let size: number;
     let passes: number | undefined;
@@ -76,7 +78,7 @@ class Throttle<T> extends Transform {
       callback(error as Error);
       return;
     }
-    if (passes === size) callback(null, chunk);
+    if (passes === size) this.#passLast(chunk, callback);
     else this.#pass(chunk, size, passes, callback);
   }
 
@@ -97,7 +99,13 @@ class Throttle<T> extends Transform {
         return;
       }
     }
-    callback(null, rest);
+    this.#passLast(rest, callback);
+  }
+
+  /** Passes what is left of a chunk; the next chunk comes when the reader wants more. */
+  #passLast(rest: T, callback: TransformCallback): void {
+    if (this.push(rest)) callback();
+    else this.#resume = callback;
   }
 
   /** Buys permits. @returns true if the rest passes later, or never; false if it can pass now */
@@ -116,15 +124,11 @@ class Throttle<T> extends Transform {
     }
   }
 
-  override _read(size: number): void {
+  override _read(): void {
     this.#signal.hold(this);
     const resume = this.#resume;
-    if (resume === undefined) {
-      super._read(size);
-      return;
-    }
     this.#resume = undefined;
-    resume();
+    resume?.();
   }
 
   override _flush(callback: TransformCallback): void {

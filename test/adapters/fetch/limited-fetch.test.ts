@@ -34,6 +34,14 @@ function setUp(answer: Answer, options: LimitedFetchOptions = {}) {
   return { server, clock, seen, limiter, call, get, arrivals };
 }
 
+const stream = () =>
+  new ReadableStream({
+    start(controller) {
+      controller.enqueue(new TextEncoder().encode("streamed"));
+      controller.close();
+    },
+  });
+
 test("each request waits for its turn", async () => {
   const { clock, get, arrivals } = setUp(ok);
   const calls = [get(), get(), get()];
@@ -62,6 +70,58 @@ test("a limited fetch has the type of fetch, and passes its arguments on", async
     seen.map(({ method, body }) => `${method} ${body}`.trim()),
     ["GET", "PUT put", "POST post", "DELETE"],
   );
+});
+
+test("what fetch refuses takes no permit", async () => {
+  const refused: Parameters<typeof fetch>[] = [
+    ["no url"],
+    ["http://256.256.256.256/"],
+    ["http://ann:secret@api.test/"],
+    [new URL("http://ann:secret@api.test/")],
+    [URL_OF, { method: "TRACE" }],
+    [URL_OF, { method: "no method" }],
+    [URL_OF, { body: "a GET with a body" }],
+    [URL_OF, { method: "HEAD", body: "" }],
+    [URL_OF, { headers: { "no name": "1" } }],
+    [URL_OF, { headers: [["one"]] }],
+    [URL_OF, { redirect: "no redirect" as never }],
+    [new Request(URL_OF), { method: "TRACE" }],
+  ];
+  const limiter = RateLimiter.create(1);
+  const call = limitedFetch(limiter);
+  for (const arguments_ of refused) {
+    const error = await failure(() => call(...arguments_));
+    assert.instance(error, TypeError, `${arguments_[0]} ${JSON.stringify(arguments_[1])}`);
+  }
+  assert.ok(limiter.tryAcquire());
+});
+
+test("a common call is sent without a Request beside it", async () => {
+  const { clock, seen, call } = setUp(ok);
+  const calls: Parameters<typeof fetch>[] = [
+    [URL_OF],
+    [new URL(URL_OF)],
+    [new Request(URL_OF)],
+    [URL_OF, { method: "DELETE", signal: new AbortController().signal }],
+    [URL_OF, { method: "POST", headers: { "x-tenant": "ann" }, body: "text" }],
+  ];
+  const { Request: Real } = globalThis;
+  let created = 0;
+  globalThis.Request = new Proxy(Real, {
+    construct(target, args) {
+      created += 1;
+      return Reflect.construct(target, args);
+    },
+  });
+  try {
+    const responses = calls.map((each) => call(...each));
+    await clock.advance(1000);
+    await Promise.all(responses);
+  } finally {
+    globalThis.Request = Real;
+  }
+  assert.is(seen.length, calls.length);
+  assert.is(created, seen.length, "the server creates one for each");
 });
 
 test("the platform's fetch is looked up at each call", async () => {
@@ -198,13 +258,6 @@ test("if the server asks for too long, the response is returned and the pause is
   assert.equal(arrivals(), [5, 5015]);
 });
 
-const stream = () =>
-  new ReadableStream({
-    start(controller) {
-      controller.enqueue(new TextEncoder().encode("streamed"));
-      controller.close();
-    },
-  });
 const repeated: [
   title: string,
   code: number,
@@ -687,10 +740,6 @@ test("bad arguments are refused before anything happens", async () => {
   assert.match(String(leases), "limiter must be a limiter or a function, got an object");
   const call = limitedFetch(() => 5 as never);
   assert.match(String(await failure(() => call(URL_OF))), "limiter must be a limiter");
-  const known = limitedFetch(limiter);
-  assert.instance(await failure(() => known("no url")), TypeError);
-  assert.instance(await failure(() => known(URL_OF, { body: "a GET with a body" })), TypeError);
-  assert.ok(limiter.tryAcquire(), "nothing was taken");
 });
 
 test("smooth policies of several names are weighed by name", async () => {

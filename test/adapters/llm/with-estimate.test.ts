@@ -117,6 +117,28 @@ test("an unusable number is reported, and the result is returned", async () => {
   }
 });
 
+test("the first estimate that leaves out a policy is a warning", async () => {
+  const limiter = Limiter.create({ turns: policies.requests, words: policies.tokens });
+  const warnings: string[] = [];
+  const listen = ({ message }: Error) => void warnings.push(message);
+  process.on("warning", listen);
+  try {
+    const shared = { ...elsewhere(limiter), peek: () => Promise.reject(new Error("gone")) };
+    await withEstimate(shared, { words: 2 }, () => {});
+    await turn();
+    for (const estimate of [2, { turns: 1, words: 2 }, { words: 2 }, { words: 2 }]) {
+      await withEstimate(limiter, estimate, () => {});
+      await turn();
+    }
+  } finally {
+    process.off("warning", listen);
+  }
+  const ours = warnings.filter((text) => text.includes("only words"));
+  assert.equal(ours, [
+    "withEstimate: the estimate names only words, so calls take no turns: name every policy that they use",
+  ]);
+});
+
 test("without a listener the first unusable number of a limiter is a warning", async () => {
   const { limiter } = setUp();
   const warnings: string[] = [];

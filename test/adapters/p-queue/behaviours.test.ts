@@ -138,9 +138,21 @@ holds("setPriority moves a job up or down, and refuses what is no finite number"
   queue.setPriority("c", 2);
   queue.setPriority("a", 0);
   assert.throws(() => queue.setPriority("b", Number.NaN), TypeError);
-  assert.throws(() => queue.setPriority("none", 1), ReferenceError);
+  assert.throws(
+    () => queue.setPriority("none", 1),
+    (error: Error) =>
+      error instanceof ReferenceError &&
+      error.message === 'No promise function with the id "none" exists in the queue.',
+  );
   await queue.onIdle();
   assert.equal(order, ["first", "c", "b", "a"]);
+});
+
+holds("concurrency undefined is an error, and in PQueue 10 the default", async (make) => {
+  const create = () => make({ concurrency: undefined as never });
+  if (is10) assert.is(create().concurrency, Infinity);
+  else
+    assert.throws(create, "Expected `concurrency` to be a number from 1 and up, got `undefined`");
 });
 
 holds("sizeBy counts the jobs of a priority", async (make) => {

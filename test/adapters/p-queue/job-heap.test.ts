@@ -79,7 +79,7 @@ test("setPriority of an unknown job is an error", () => {
   heap.take();
   assert.throws(
     () => heap.setPriority("gone", 1),
-    (error: unknown) => error instanceof ReferenceError && /"gone"/.test(error.message),
+    (error: unknown) => error instanceof ReferenceError && /id "gone"/.test(error.message),
   );
 });
 

@@ -34,6 +34,20 @@ test("pieces wait for a slow reader", async () => {
   assert.equal(sizes, [100, 50]);
 });
 
+test("whole chunks wait for a slow reader, one at a time", async () => {
+  const stream = throttleNode(RateLimiter.create(Infinity));
+  const sizes = [3, 2, 0, 1, 4];
+  for (const size of sizes) stream.write(new Uint8Array(size));
+  stream.end();
+  const read: (number | undefined)[] = [];
+  for (let i = 0; i < 6; i++) {
+    await turn();
+    read.push(stream.read()?.length);
+  }
+  assert.equal(read, [3, 2, 1, 4, undefined, undefined]);
+  assert.ok(stream.readableEnded);
+});
+
 test("destroy in the middle ends the wait", async () => {
   for (const error of [undefined, new Error("enough")]) {
     const clock = new FakeClock();
