@@ -110,6 +110,17 @@ export function refusal(verdict: CheckResult, status: number, fields: readonly F
   });
 }
 
+/** The response to a request with a disputed target. */
+export function disputed(): Answer {
+  const status = 400;
+  return problem(status, [], undefined, {
+    title: "Bad request",
+    status,
+    detail:
+      "The path is ambiguous: send it without dot segments, empty segments and encoded slashes",
+  });
+}
+
 /** The response to a request that cannot be decided because the filter failed. */
 export function unavailable(): Answer {
   const status = 503;

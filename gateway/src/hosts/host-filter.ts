@@ -10,6 +10,7 @@ import {
   type AnswerStyle,
   checkAnswer,
   checkAnswerOptions,
+  disputed,
   refusal,
   unavailable,
 } from "../answers/answer.ts";
@@ -162,7 +163,7 @@ export class HostFilter {
     if (verdict.outcomes.length > 0) this.#attach?.(request.raw, verdict);
     const fields = fieldsOf(verdict, dialects);
     if (verdict.allowed) return { fields, paces: this.#pacesOf(verdict) };
-    const usual = refusal(verdict, status, fields);
+    const usual = verdict.disputed ? disputed() : refusal(verdict, status, fields);
     if (answer === undefined) return { answer: usual };
     // if it fails, the request stays refused; only the application's response is missing
     const failed = (error: unknown): HostAction => {
