@@ -40,6 +40,8 @@ export interface Pace {
 /** The result of one policy for a request. */
 export interface PolicyOutcome {
   readonly rule: Pick<RequestRule, "name" | "mode" | "cost"> & {
+    /** Whether responses mention the rule. Undefined: they do. */
+    readonly report?: boolean | undefined;
     /** What it counts, if not requests per time: "concurrent-requests". */
     readonly quotaUnit?: string | undefined;
   };

@@ -171,6 +171,40 @@ test("a rule for other methods or hosts makes no target disputed", async () => {
   await gateway.close();
 });
 
+test("the head of a response stays small, however many rules apply and however long their names are", async () => {
+  const long = (i: number) => `${i} `.padEnd(200, "x");
+  const deep = Array.from({ length: 500 }, (_, i) => `/${"d/".repeat(i)}d`);
+  const sets: Record<string, UrlRules[]> = {
+    "of one URL": [
+      {
+        url: "/",
+        rules: Array.from({ length: 500 }, (_, i) => {
+          return { actor: "all", unit: "day", rpu: 2, name: long(i) };
+        }),
+      },
+    ],
+    "of a deep path": deep.map((url, i) => {
+      return { url, rules: [{ actor: "all", unit: "day", rpu: 2, name: `deep path ${i}` }] };
+    }),
+  };
+  for (const [name, rules] of Object.entries(sets)) {
+    const gateway = await createGateway({ rules });
+    const dialects = ["draft-11", "draft-7", "draft-6", "x-ratelimit"] as const;
+    for (const headers of [...dialects, dialects]) {
+      const server = (await HOSTS["node:http"]?.(gateway, { headers })) as Running;
+      const path = deep.at(-1) as string;
+      const replies = [await askRaw(server, path), await askRaw(server, path)];
+      for (const reply of [...replies, await askRaw(server, path)]) {
+        const head = Object.entries(reply.headers).join().length;
+        assert.ok(head < 4096, `${name}, ${headers}: ${head}`);
+        assert.ok(reply.body.length < 2048, name);
+      }
+      await server.close();
+    }
+    await gateway.close();
+  }
+});
+
 test("a listener sees verdicts on disputed targets", async () => {
   const seen: (boolean | undefined)[] = [];
   const gateway = await createGateway({

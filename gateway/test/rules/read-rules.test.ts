@@ -40,6 +40,7 @@ const UNSAID = {
   except: [],
   hosts: undefined,
   whenActorMissing: undefined,
+  report: true,
   costs: {},
   costBy: undefined,
   count: "all",
@@ -116,6 +117,25 @@ test("algorithms by name or abbreviation, in any case, with any separator", () =
       assert.is(read?.algo, algo, name);
     }
   }
+});
+
+test("whether responses mention a rule", () => {
+  const read = (rule: string) => readRules(`url: /\nrules: [${rule}]`)[0];
+  const kinds = ["{ actor: all, unit: day, rpu: 1", "{ actor: all, connections: 1"];
+  for (const kind of kinds) {
+    const said = ["", ", report: true", ", report: false"].map((report) =>
+      read(`${kind}${report} }`),
+    );
+    assert.equal(
+      said.map((rule) => (rule as { report?: boolean }).report),
+      [true, true, false],
+    );
+    assert.throws(
+      () => read(`${kind}, report: maybe }`),
+      /report: found "maybe", allowed: true or false/,
+    );
+  }
+  assert.throws(() => read("{ bytesPerSecond: 1, report: false }"), /found "report", allowed/);
 });
 
 test("there is room to say more", () => {
