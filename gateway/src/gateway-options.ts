@@ -113,7 +113,7 @@ export interface GatewayOptions {
    */
   readonly onRules?: ((event: RulesEvent) => void) | undefined;
   /**
-   * Receives each verdict on a request to which a rule applies. Errors that it throws, or rejects
+   * Receives each verdict on a request to which a rule applies, or whose target is disputed. Errors that it throws, or rejects
    * with, are ignored. In Node the channel `smooth-limiter-gateway:verdict` of
    * `node:diagnostics_channel` receives the same.
    */

@@ -72,7 +72,7 @@ export interface Gateway {
   /**
    * Stops watching the sources and ends all waits; afterwards the gateway does not keep the process
    * alive. Waiting requests reject, and so do later ones that would have to wait or to which a global
-   * rule applies.
+   * rule applies: servers answer them with 503, unless `onError` says otherwise.
    */
   close(): Promise<void>;
 }

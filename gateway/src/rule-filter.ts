@@ -14,7 +14,7 @@ import type { GatewayRequest } from "./request.ts";
 import { type ActiveRate, pacesOf } from "./response-rates.ts";
 import type { RefusingRule } from "./rules/rule.ts";
 import type { RuleSet, RulesByKind } from "./ruleset.ts";
-import { isRefusal, refused, type Verdict, withOutcomes } from "./verdict.ts";
+import { DISPUTED, isRefusal, refused, type Verdict, withOutcomes } from "./verdict.ts";
 
 export class RuleFilter {
   readonly #actors: ActorResolver;
@@ -29,6 +29,7 @@ export class RuleFilter {
 
   check(rules: RuleSet, request: GatewayRequest, report?: Report): Maybe<Verdict> {
     const applying = rules.match(request);
+    if (applying === undefined) return DISPUTED;
     const { requests, connections, rates } = applying;
     if (connections.length === 0) {
       const verdict = this.#requests.check(requests, request, report);
@@ -44,7 +45,9 @@ export class RuleFilter {
 
   /** Returns what `check` would return now, without charging any rule. */
   peek(rules: RuleSet, request: GatewayRequest): Maybe<Verdict> {
-    const { requests, connections } = rules.match(request);
+    const applying = rules.match(request);
+    if (applying === undefined) return DISPUTED;
+    const { requests, connections } = applying;
     const peek = () => this.#requests.peek(requests, request);
     if (connections.length === 0) return peek();
     return chain(this.#connections.peek(connections, request), (outcomes) =>

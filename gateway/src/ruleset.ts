@@ -25,7 +25,7 @@ const NONE: readonly never[] = [];
 /** All rules that are in force together, found by name and by path. */
 export class RuleSet {
   readonly rules: readonly Rule[];
-  readonly #tree = new PathTree<RuleInForce>();
+  readonly #tree = new PathTree<RuleInForce>(({ rule }) => rule.mode === "shadow");
   readonly #byName = new Map<string, RuleInForce>();
   /** Whether a target may match two URLs of one rule. */
   #hasLists = false;
@@ -63,11 +63,17 @@ export class RuleSet {
     return byKind([...this.#byName.values()]);
   }
 
-  /** Returns the rules that apply to a request. */
-  match(request: GatewayRequest): RulesByKind {
-    const matches = this.#tree.match(request.url);
-    const once = this.#hasLists ? [...new Set(matches)] : matches;
-    const found = once.every(isForAll) ? once : applying(once, request);
+  /** Returns the rules that apply to a request; undefined if its target is disputed: see `PathTree`. */
+  match(request: GatewayRequest): RulesByKind | undefined {
+    const { url } = request;
+    let known: readonly string[] | undefined;
+    const hosts = () => {
+      known ??= hostsOf(request);
+      return known;
+    };
+    const matches = this.#tree.match(url, (one) => one.isForAll || one.includes(request, hosts));
+    if (matches === undefined) return undefined;
+    const found = this.#hasLists ? [...new Set(matches)] : matches;
     if (!this.#isOneKind) return byKind(found);
     return { requests: found as readonly ActiveRule[], connections: NONE, rates: NONE };
   }
@@ -86,20 +92,6 @@ export class RuleSet {
     if (urls.length > 1) this.#hasLists = true;
     for (const url of urls) this.#tree.add(url, one, exact);
   }
-}
-
-function isForAll(one: RuleInForce): boolean {
-  return one.isForAll;
-}
-
-/** Returns the rules that apply to a request to their paths. */
-function applying(rules: readonly RuleInForce[], request: GatewayRequest): readonly RuleInForce[] {
-  let known: readonly string[] | undefined;
-  const hosts = () => {
-    known ??= hostsOf(request);
-    return known;
-  };
-  return rules.filter((one) => one.includes(request, hosts));
 }
 
 function byKind(rules: readonly RuleInForce[]): RulesByKind {

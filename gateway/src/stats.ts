@@ -73,7 +73,7 @@ export class Stats {
       else if (decision.waitMs > 0) counts.waited += 1;
       else counts.passed += 1;
     }
-    if (verdict.outcomes.length === 0) return verdict;
+    if (verdict.outcomes.length === 0 && !verdict.disputed) return verdict;
     if (channel?.hasSubscribers) channel.publish({ request, verdict });
     const onVerdict = this.#onVerdict;
     // a listener that fails must not stop the request

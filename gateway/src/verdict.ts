@@ -26,7 +26,7 @@ export interface Verdict<R extends CountedRule = RefusingRule> {
   readonly allowed: boolean;
   /**
    * When to retry, ms: all checked rules would let the request pass then, if no other request came.
-   * 0 when allowed; `Infinity` if a limit is 0.
+   * 0 when allowed; `Infinity` if a limit is 0, or if the target is disputed.
    */
   readonly retryMs: number;
   /** How long the request has waited, ms. */
@@ -39,6 +39,11 @@ export interface Verdict<R extends CountedRule = RefusingRule> {
    * (`rpu: 0`, a block, a cost that never passes), only such rules are listed.
    */
   readonly outcomes: readonly Outcome<R>[];
+  /**
+   * Whether the request is refused because servers disagree on the path of its target, and the
+   * paths have different rules. No rule is then asked or charged. Absent: it is not.
+   */
+  readonly disputed?: boolean | undefined;
   /**
    * How fast the response may be sent, one for each rule with `bytesPerSecond` that applies; absent if
    * none does. The server adapters apply them.
@@ -71,6 +76,15 @@ export function isRefusal({ allowed, rule }: Outcome<CountedRule>): boolean {
 export function refused<R extends CountedRule>(outcomes: readonly Outcome<R>[]): Verdict<R> {
   return { allowed: false, retryMs: retryOf(outcomes), waitedMs: 0, outcomes };
 }
+
+/** The verdict on a request with a disputed target. */
+export const DISPUTED: Verdict<never> = Object.freeze({
+  allowed: false,
+  retryMs: Infinity,
+  waitedMs: 0,
+  outcomes: Object.freeze([]),
+  disputed: true,
+});
 
 /** Adds outcomes in front. */
 export function withOutcomes<R extends CountedRule>(

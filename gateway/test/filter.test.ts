@@ -322,7 +322,7 @@ test("closing ends the waiting of all requests", async () => {
 test("keys are bounded, however long or many the values are", async () => {
   const text = "url: /\nrules: [{ actor: account, unit: day, rpu: 1 }]";
   const gateway = await open(text, { maxKeys: 100 });
-  const long = "x".repeat(100_000);
+  const long = "x".repeat(16_000);
   const passes = (account: string) => ask(gateway, "/", { headers: { account } }).allowed;
   assert.ok(passes(`${long}1`));
   assert.not.ok(passes(`${long}1`));

@@ -7,10 +7,10 @@ import type { GatewayRequest } from "../request.ts";
  * Returns the value by which a request is counted: requests with the same value share a quota.
  *
  * An actor that throws, rejects, takes longer than `actorTimeoutMs` or returns something other than
- * a string has failed: the request counts as one without a value.
+ * a string of that length has failed: the request counts as one without a value.
  *
  * @param request its methods also work detached: `({ header }) => header("x-tenant")`
- * @returns any string; undefined or "" where the request has no value
+ * @returns any string of up to 16 384 characters; undefined or "" where the request has no value
  */
 export type Actor = (request: GatewayRequest) => Maybe<string | undefined>;
 

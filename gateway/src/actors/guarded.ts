@@ -9,6 +9,8 @@ import { show } from "../ground/check.ts";
 import { isThenable, type Maybe } from "../ground/maybe.ts";
 import type { GatewayRequest } from "../request.ts";
 import { type Actor, isOwnActor } from "./actor.ts";
+import { addressOf } from "./address.ts";
+import { checkValue } from "./key.ts";
 import { warn } from "./warn.ts";
 
 /** Receives the error of a failed actor. */
@@ -35,17 +37,18 @@ export interface GuardOptions<T> {
   readonly clock: Clock;
 }
 
-/** Wraps an actor; returns an actor of this package unchanged, because it does not fail. */
+/** Wraps an actor; returns one for addresses unchanged, because it does not fail. */
 export function guarded(
   name: string,
   actor: Actor,
   timeoutMs: number,
   clock: Clock = systemClock,
 ): GuardedActor {
-  if (isOwnActor(actor)) return actor;
+  if (addressOf(actor) !== undefined) return actor;
+  const seen = isOwnActor(actor) ? (request: GatewayRequest) => request : detachable;
   const instead = "the request counts as one without a value";
   const read = (value: unknown) => textOf(name, value);
-  return guardedCall((request) => actor(detachable(request)), {
+  return guardedCall((request) => actor(seen(request)), {
     name,
     instead,
     read,
@@ -96,9 +99,9 @@ function readable(error: unknown): string {
   }
 }
 
-/** @throws TypeError for anything else: all objects would otherwise share one key */
+/** @throws TypeError for anything else: all objects would otherwise share one key; RangeError if it is too long */
 function textOf(name: string, value: unknown): string | undefined {
-  if (typeof value === "string") return value;
+  if (typeof value === "string") return checkValue(name, value);
   if (value === undefined || value === null) return undefined;
   throw new TypeError(`${name} must return a text or undefined, got ${show(value)}`);
 }

@@ -3,7 +3,7 @@ import { type Bound, checkNumber, checkOneOf, checkText, show } from "../ground/
 import type { Maybe } from "../ground/maybe.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { CheckResult } from "./checker.ts";
-import { DIALECTS, type Dialect, type Field, seconds } from "./fields.ts";
+import { DIALECTS, type Dialect, type Field, reportedViolations, seconds } from "./fields.ts";
 
 /** A response, independent of the server. */
 export interface Answer {
@@ -98,15 +98,23 @@ const PROBLEMS = "https://iana.org/assignments/http-problem-types#";
 
 /** The response to a request that rules refuse. */
 export function refusal(verdict: CheckResult, status: number, fields: readonly Field[]): Answer {
-  const violated = verdict.outcomes.filter(
-    ({ allowed, rule }) => !allowed && rule.mode !== "shadow",
-  );
   const retryS = verdict.retryMs < Infinity ? Math.max(1, seconds(verdict.retryMs)) : undefined;
   return problem(status, fields, retryS, {
     type: `${PROBLEMS}quota-exceeded`,
     title: "Too many requests",
     status,
-    "violated-policies": violated.map(({ rule }) => rule.name),
+    "violated-policies": reportedViolations(verdict),
+  });
+}
+
+/** The response to a request with a disputed target. */
+export function disputed(): Answer {
+  const status = 400;
+  return problem(status, [], undefined, {
+    title: "Bad request",
+    status,
+    detail:
+      "The path is ambiguous: send it without dot segments, empty segments and encoded slashes",
   });
 }
 

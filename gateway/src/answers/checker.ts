@@ -21,6 +21,8 @@ export interface CheckResult {
   readonly allowed: boolean;
   /** When to retry, ms; `Infinity` if unknown. 0 when allowed. */
   readonly retryMs: number;
+  /** Whether it is refused because servers disagree on the path of its target: a status of 400. */
+  readonly disputed?: boolean | undefined;
   /** One for each policy. Policies in mode "shadow" are not reported to the client. */
   readonly outcomes: readonly PolicyOutcome[];
   /** How fast the response may be sent, if it passes: the server adapters apply all of them. */
@@ -38,6 +40,8 @@ export interface Pace {
 /** The result of one policy for a request. */
 export interface PolicyOutcome {
   readonly rule: Pick<RequestRule, "name" | "mode" | "cost"> & {
+    /** Whether responses mention the rule. Undefined: they do. */
+    readonly report?: boolean | undefined;
     /** What it counts, if not requests per time: "concurrent-requests". */
     readonly quotaUnit?: string | undefined;
   };

@@ -74,6 +74,12 @@ export const DIALECTS: Readonly<Record<Dialect, Writer>> = {
 
 const NONE: readonly Field[] = [];
 
+/**
+ * How many rules a response reports. With names of 40 characters their items take 1 KB, with the longest names
+ * 4 KB: proxies refuse a head of more than 4 or 8 KB.
+ */
+const MOST_REPORTED = 8;
+
 /** Returns the fields of a response, in all requested dialects. */
 export function fieldsOf(
   { outcomes, retryMs }: CheckResult,
@@ -81,7 +87,7 @@ export function fieldsOf(
 ): readonly Field[] {
   const [dialect] = dialects;
   if (outcomes.length === 0 || dialect === undefined) return NONE;
-  const shown = outcomes.every(isShown) ? outcomes : outcomes.filter(isShown);
+  const shown = reported(outcomes.every(isShown) ? outcomes : outcomes.filter(isShown));
   if (shown.length === 0) return NONE;
   if (dialects.length === 1) return DIALECTS[dialect](shown, retryMs);
   return dialects.flatMap((each) => DIALECTS[each](shown, retryMs));
@@ -89,7 +95,22 @@ export function fieldsOf(
 
 /** A client cannot plan with the free places of a rule for connections, so only its refusals are reported. */
 function isShown({ rule, allowed }: PolicyOutcome): boolean {
-  return rule.mode !== "shadow" && (rule.quotaUnit === undefined || !allowed);
+  if (rule.mode === "shadow" || rule.report === false) return false;
+  return rule.quotaUnit === undefined || !allowed;
+}
+
+/** Returns the names of the rules that refuse a request, as far as they are reported. */
+export function reportedViolations({ outcomes }: CheckResult): readonly string[] {
+  const violated = outcomes.filter((outcome) => !outcome.allowed && isShown(outcome));
+  return reported(violated).map(({ rule }) => rule.name);
+}
+
+/** Returns those that bind most, in their order, if there are too many. */
+function reported(shown: readonly PolicyOutcome[]): readonly PolicyOutcome[] {
+  if (shown.length <= MOST_REPORTED) return shown;
+  const sorted = [...shown].sort((a, b) => Number(bindsMore(b, a)) - Number(bindsMore(a, b)));
+  const kept = new Set(sorted.slice(0, MOST_REPORTED));
+  return shown.filter((outcome) => kept.has(outcome));
 }
 
 // -- one policy --

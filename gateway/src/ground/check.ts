@@ -79,6 +79,15 @@ export function checkObject(name: string, value: unknown): object {
   throw new TypeError(`${name} must be an object, got ${show(value)}`);
 }
 
+/** Rejects a process in which every object has a member that nobody has written into it. */
+export function checkPrototype(): void {
+  for (const name in {}) {
+    throw new TypeError(
+      `Object.prototype must have no members that a loop over an object finds, got ${show(name)}: other code of this process has added it. Remove it, or find the request that has polluted the prototype`,
+    );
+  }
+}
+
 export function checkText(name: string, value: unknown): string {
   if (typeof value === "string") return value;
   throw new TypeError(`${name} must be a string, got ${show(value)}`);

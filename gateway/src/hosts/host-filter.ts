@@ -2,7 +2,6 @@
  * The part that all server adapters share: it asks the filter and decides what to do. Each adapter
  * passes the request in and carries out the result.
  */
-import { ReservationCancelledError } from "smooth-limiter";
 import {
   ANSWER_OPTIONS,
   type Answer,
@@ -10,6 +9,7 @@ import {
   type AnswerStyle,
   checkAnswer,
   checkAnswerOptions,
+  disputed,
   refusal,
   unavailable,
 } from "../answers/answer.ts";
@@ -48,6 +48,9 @@ export interface HostOptions extends AnswerOptions {
    * `"allow"` (the default) lets it pass, `"refuse"` responds with 503, a function receives the
    * error and returns one of the two. If the function throws, the error is the server's: a 500.
    *
+   * Without `onError`, requests get a 503 if the filter fails because it was closed: a server that shuts
+   * down must not let all waiting requests, and those without a limit, pass.
+   *
    * A function also receives the errors of your actors. Its result is then ignored: the request
    * counts as one without a value for that actor, and the rules decide.
    */
@@ -77,6 +80,13 @@ interface Refusal {
   readonly answer: Answer;
 }
 
+/** The codes of errors after a close: the classes are of other entries, or of other copies of the package. */
+const CLOSED: ReadonlySet<unknown> = new Set(["RESERVATION_CANCELLED", "LIMITER_CLOSED"]);
+
+function byDefault(error: unknown): OnError {
+  return CLOSED.has((Object(error) as { readonly code?: unknown }).code) ? "refuse" : "allow";
+}
+
 export class HostFilter {
   readonly #checker: Checker;
   readonly #style: AnswerStyle;
@@ -104,7 +114,7 @@ export class HostFilter {
     if (typeof (Object(checker) as Partial<Checker>).check !== "function") {
       throw new TypeError(`gateway must be the result of createGateway, got ${show(checker)}`);
     }
-    const { onError = "allow" } = options;
+    const { onError = byDefault } = options;
     if (typeof onError !== "function" && onError !== "allow" && onError !== "refuse") {
       throw new TypeError(`onError must be allow, refuse or a function, got ${show(onError)}`);
     }
@@ -112,7 +122,7 @@ export class HostFilter {
     this.#style = checkAnswerOptions(options);
     this.#onError = onError;
     this.#attach = attach;
-    if (typeof onError !== "function") return;
+    if (typeof onError !== "function" || onError === byDefault) return;
     this.#report = (error, request) => void this.#judge(error, request).catch(() => {});
   }
 
@@ -162,7 +172,7 @@ export class HostFilter {
     if (verdict.outcomes.length > 0) this.#attach?.(request.raw, verdict);
     const fields = fieldsOf(verdict, dialects);
     if (verdict.allowed) return { fields, paces: this.#pacesOf(verdict) };
-    const usual = refusal(verdict, status, fields);
+    const usual = verdict.disputed ? disputed() : refusal(verdict, status, fields);
     if (answer === undefined) return { answer: usual };
     // if it fails, the request stays refused; only the application's response is missing
     const failed = (error: unknown): HostAction => {
@@ -191,8 +201,6 @@ export class HostFilter {
 
   async #fault(error: unknown, request: HostRequest): Promise<HostAction> {
     if (request.isOver) return undefined;
-    // it was waiting when the gateway was closed: the waiting requests must not all pass at once
-    if (error instanceof ReservationCancelledError) return { answer: unavailable() };
     const word = await this.#judge(error, request);
     return word === "refuse" ? { answer: unavailable() } : { fields: [] };
   }

@@ -1,5 +1,6 @@
 /** The options of a limit in one call, and how the results of their functions are read. */
-import type { Clock, Limiter, Policy } from "smooth-limiter";
+import type { Clock, Decision, Limiter, Policy } from "smooth-limiter";
+import { checkValue } from "../actors/key.ts";
 import { atLeastZero, checkNumber, show } from "../ground/check.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { HostOptions } from "./host-filter.ts";
@@ -22,8 +23,8 @@ export interface LimitOptions<Raw = unknown> {
   /**
    * Returns the key by which a request is counted: requests with the same key share a quota. A
    * request without one (undefined, null or "") is counted by its address, separately from requests
-   * with a key; so is a request for which the function fails. Default: the client's address. Only for
-   * limiters by key.
+   * with a key; so is a request for which the function fails, or returns more than 16 384 characters.
+   * Default: the client's address. Only for limiters by key.
    */
   readonly key?: PerRequest<Raw, LimitKey> | undefined;
   /** For the address: how many of your own proxies are in front, default 0. See `fromAddress`. */
@@ -39,7 +40,8 @@ export interface LimitOptions<Raw = unknown> {
    * Another limit for some requests, or for all. A number, 0 or more: as many permits as the limiter's
    * own limit says, at the same algorithm and window; used quota keeps its share when the number
    * changes; 0 refuses. A policy: counted under that policy, in this process. A limiter: taken
-   * from that limiter. Undefined, or a function that fails: the limiter's own limit.
+   * from that limiter. Undefined: the limiter's own limit; so it is if the function fails, or if what it
+   * returns fails, makes no decision, or takes longer than `timeoutMs` (and `maxWaitMs`).
    */
   readonly limit?: RequestLimit | PerRequest<Raw, RequestLimit>;
   /**
@@ -65,8 +67,8 @@ export interface LimitOptions<Raw = unknown> {
   /** The name in header fields and refusals: printable ASCII. Default "default". */
   readonly name?: string | undefined;
   /**
-   * How long the promise of `key`, `cost`, `limit` or `skip` may take, ms, above 0, default 5000.
-   * After that it has failed.
+   * How long the promise of `key`, `cost`, `limit` or `skip` may take, and the limiter that `limit`
+   * returns, ms, above 0, default 5000. After that it has failed.
    */
   readonly timeoutMs?: number | undefined;
   /** The clock for `timeoutMs`, and for policies from `limit`. Default: the system's clock. */
@@ -91,9 +93,10 @@ export const LIMIT_OPTIONS = [
 ] as const;
 
 export function readKey(value: unknown): string | undefined {
-  if (typeof value === "string") return value;
+  if (typeof value === "string") return checkValue("key", value);
   if (value === undefined || value === null) return undefined;
-  if (typeof value === "number" || typeof value === "bigint") return String(value);
+  if (typeof value === "number" || typeof value === "bigint")
+    return checkValue("key", String(value));
   throw new TypeError(`key must return a text, a number or undefined, got ${show(value)}`);
 }
 
@@ -104,6 +107,21 @@ export function readSkip(value: unknown): boolean {
 
 export function readCost(value: unknown): number {
   return checkNumber("cost", value, atLeastZero);
+}
+
+const NUMBERS = ["waitMs", "limit", "remaining", "resetMs"] as const;
+
+/** Checks what a limiter has decided: the application may have written it. */
+export function checkDecision(value: unknown): void {
+  const decision = Object(value) as Partial<Decision>;
+  const isDecision =
+    typeof decision.allowed === "boolean" &&
+    typeof decision.policies === "object" &&
+    NUMBERS.every((name) => typeof decision[name] === "number" && !Number.isNaN(decision[name]));
+  if (isDecision) return;
+  throw new TypeError(
+    `decide(permits) of a limiter must return a decision, { allowed, waitMs, limit, … }, got ${show(value)}`,
+  );
 }
 
 export function isByKey(limiter: Limiter | LimiterByKey): limiter is LimiterByKey {

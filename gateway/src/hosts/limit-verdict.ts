@@ -3,6 +3,7 @@ import type { Decision } from "smooth-limiter";
 import { requests } from "../answers/fields.ts";
 import { retryAfter } from "../answers/retry.ts";
 import type { CountedRule, Outcome, Verdict } from "../verdict.ts";
+import { checkDecision } from "./limit-options.ts";
 
 type CountedOutcome = Outcome<CountedRule>;
 
@@ -27,6 +28,7 @@ export interface RateLimited {
 /** Returns the verdict on a request that had to wait, or that may get its permits back. */
 export function limitVerdict(verdict: Verdict<CountedRule>, key: string): LimitVerdict {
   const { allowed, retryMs, waitedMs, outcomes } = verdict;
+  checkDecision(outcomes[0]?.decision);
   return withNumbers(allowed, retryMs, waitedMs, outcomes as readonly [CountedOutcome], key);
 }
 
@@ -41,6 +43,7 @@ export function verdictAtOnce(
   key: string,
   rule: CountedRule,
 ): LimitVerdict {
+  checkDecision(decision);
   const { allowed } = decision;
   const retryMs = allowed ? 0 : retryAfter(decision, cost);
   return withNumbers(allowed, retryMs, 0, [{ rule, actor: key, allowed, decision }], key);

@@ -23,7 +23,7 @@ import {
   checkText,
   show,
 } from "../ground/check.ts";
-import { chain, isThenable, type Maybe } from "../ground/maybe.ts";
+import { chain, isThenable, type Maybe, orElse } from "../ground/maybe.ts";
 import { type Ask, Judge } from "../judge.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { CountedRule } from "../verdict.ts";
@@ -91,6 +91,8 @@ class LimitChecker implements Checker {
   readonly #costOf: GuardedCall<number> | undefined;
   readonly #limitOf: GuardedCall<RequestLimit> | undefined;
   readonly #fixedLimit: RequestLimit;
+  /** Takes from what `limit` returned. */
+  readonly #tryGiven: GuardedCall<void, [attempt: () => Maybe<void>]>;
   readonly #limits: RequestLimits;
   /** Permits of a request, unless `#costOf` says otherwise. */
   readonly #cost: number;
@@ -155,6 +157,13 @@ class LimitChecker implements Checker {
     } else {
       this.#fixedLimit = readLimit(limit);
     }
+    this.#tryGiven = guardedCall<void, [attempt: () => Maybe<void>]>((_, attempt) => attempt(), {
+      name: "what limit returned",
+      instead: "the request has the limiter's own limit",
+      read: () => {},
+      timeoutMs: timeoutMs + maxWaitMs,
+      clock,
+    });
     this.#counts = typeof count === "function" ? count : COUNTS[count];
   }
 
@@ -192,8 +201,11 @@ class LimitChecker implements Checker {
       counts && onAnswered
         ? (undo: () => Maybe<void>) => this.#settle(counts, undo, request, report)
         : undefined;
+    if (limit === undefined || limit === null) {
+      return this.#takeFrom(this.limiter, key, cost, 1, onTaken, request);
+    }
     if (typeof limit !== "number") {
-      return this.#takeFrom(this.#limits.sourceOf(limit), key, cost, 1, onTaken, request);
+      return this.#takeFromGiven(limit, key, cost, onTaken, request, report);
     }
     if (limit === 0) return neverVerdict(key, 0, this.#usual.rule);
     return chain(this.#limits.ratioOf(limit, key), (ratio) => {
@@ -204,6 +216,40 @@ class LimitChecker implements Checker {
         return verdict;
       });
     });
+  }
+
+  /** Takes from what `limit` returned; if that fails, from the limiter itself. */
+  #takeFromGiven(
+    limit: Exclude<RequestLimit, number | null | undefined>,
+    key: string,
+    cost: number,
+    onTaken: Ask["onTaken"],
+    request: GatewayRequest,
+    report: Report | undefined,
+  ): Maybe<CheckResult> {
+    let result: (() => LimitVerdict) | undefined;
+    const attempt = () =>
+      orElse(
+        () =>
+          chain(
+            this.#takeFrom(this.#limits.sourceOf(limit), key, cost, 1, onTaken, request),
+            (verdict) => {
+              result = () => verdict;
+            },
+          ),
+        (error) => {
+          // a client that leaves while its request waits is no failure
+          if (!request.signal?.aborted) throw error;
+          result = () => {
+            throw error;
+          };
+        },
+      );
+    return chain(this.#tryGiven(request, report, attempt), () =>
+      result === undefined
+        ? this.#takeFrom(this.limiter, key, cost, 1, onTaken, request)
+        : result(),
+    );
   }
 
   /** @param ratio how many permits of the limiter are one of the request's */

@@ -48,8 +48,7 @@ export class RequestLimits {
     return value;
   }
 
-  sourceOf(limit: Exclude<RequestLimit, number>): Limiter | LimiterByKey {
-    if (limit === undefined || limit === null) return this.#limiter;
+  sourceOf(limit: Exclude<RequestLimit, number | null | undefined>): Limiter | LimiterByKey {
     if (!isPolicy(limit)) return limit;
     const { algorithm, numbers } = limit;
     const id = `${algorithm.name} ${numbers.join(" ")}`;

@@ -2,31 +2,22 @@
  * The possible meanings of a request target. Servers disagree: one routes the path as it came,
  * another resolves ".." first, a third decodes "%2f" before it looks for slashes. A rule that saw
  * only one of these meanings could be bypassed through another. So a target is subject to the rules
- * of every way to read it.
+ * of every way to read it; if these are the rules of different paths, it is disputed: see `PathTree`.
  *
  * The ways are not listed, because their number multiplies: where the path begins and ends, what
  * separates segments, when dots are resolved, when escapes are decoded. Two facts replace the list:
  *
- * - Without ".." every way takes segments from the front, and a rule's segments contain no
- *   separator and nothing that ends a path. So if the beginning of a target equals a rule's
- *   segments in any way, it also does in the finest one: decoded once, split at each kind of slash,
- *   each segment without its parameters.
+ * - Without ".." every server takes the pieces between plain slashes in the order in which they
+ *   came. It disagrees with others only on how many segments a piece is: see `Piece`.
  * - With "..", or where even the beginning of the path is ambiguous, every path that a server can
  *   resolve consists of segments of the target. So a rule applies if all its segments occur in it.
  *
- * A rule's segment that may be anything may also be one that the finest reading splits or drops. So
- * a rule with such segments goes by the second fact wherever a target has more than one reading: it
- * applies if all its literal segments occur in the target.
- *
- * All of this is linear in the length of the target. The second fact may apply more rules than any
+ * All of this is linear in the length of the target. The second fact may find more rules than any
  * server would. Clients resolve ".." themselves, so this affects crafted targets only.
  */
 import { decode } from "./decode.ts";
-
-/**
- * One way to read a path: its folded segments, created one by one because most are not all needed.
- */
-export type Reading = Iterable<string>;
+import { type Piece, piecesOf } from "./pieces.ts";
+import { fold, MARKED, segmentsOf } from "./segments.ts";
 
 /** For a target with too many readings: the known segments that occur in any of them. */
 export type Parts = ReadonlySet<string>;
@@ -45,20 +36,8 @@ const CONTROL = /[^ -~\xa0-\uffff]/;
 const CONTROLS = /[^ -~\xa0-\uffff]+/g;
 /** What some server takes for "..". */
 const DOTS = /(?:^|[/\\])[ \p{Cc}]*\.[ \p{Cc}]*\.[. \p{Cc}]*(?:[/\\;?#]|$)/u;
-/** What ends a path or begins parameters, with the rest of that segment. */
-const MARKED = /[;?#][^/\\]*/g;
-/** The same for servers written in C, where a NUL ends a path too. */
+/** As `MARKED`, for servers written in C, where a NUL ends a path too. */
 const MARKED_IN_C = /[;?#\0][^/\\]*/g;
-const SLASH = 0x2f;
-const BACKSLASH = 0x5c;
-const SEMICOLON = 0x3b;
-const QUESTION_MARK = 0x3f;
-const NUMBER_SIGN = 0x23;
-const DOT = 0x2e;
-const BLANK = 0x20;
-/** More marks on one letter than any language has: normalizing n of them takes n² steps. */
-const TOO_MANY_MARKS = /\p{M}{31,}/gu;
-
 /**
  * Returns the decoded and folded path of a target with only one reading; undefined for all others.
  *
@@ -98,59 +77,52 @@ function slashes(path: string): number {
   return path.split("/").length;
 }
 
+/** A target that is not plain, taken apart. */
+export interface Readings {
+  /** Created one by one, because most are not all needed. */
+  readonly pieces: Iterable<Piece>;
+  /** Returns its parts, for a target with too many unclear pieces. */
+  readonly parts: () => Parts;
+}
+
 /**
  * @param target as the client sent it; origin form, absolute form, "*" or an authority
  * @param known the segments of all rules
- * @returns the readings, one or two; or the parts if there would be more
+ * @returns the readings; or the parts if not even the order of segments is known
  */
-export function readTarget(target: string, known: ReadonlySet<string>): readonly Reading[] | Parts {
-  // URL parsers ignore these characters
+export function readTarget(target: string, known: ReadonlySet<string>): Readings | Parts {
+  // URL parsers ignore these characters; to other servers they are letters
   const visible = target.replace(/[\t\n\r]/g, "");
   const whole = withoutOrigin(visible);
   const end = whole.indexOf("?");
-  let path = fold(decode(end < 0 ? whole : whole.slice(0, end)));
+  let raw = end < 0 ? whole : whole.slice(0, end);
+  let path = fold(decode(raw));
   let query = end < 0 ? "" : fold(decode(whole.slice(end)));
-  if (endsInParameters(path)) [path, query] = [path + query, ""];
-  if (!/^[/\\]/.test(path) || CONTROL.test(path) || DOTS.test(path) || DOTS.test(query)) {
+  if (endsInParameters(path)) [raw, path, query] = [whole, path + query, ""];
+  const isHidden = CONTROL.test(path) || visible !== target;
+  if (!/^[/\\]/.test(path) || isHidden || DOTS.test(path) || DOTS.test(query)) {
     // to a server that resolves ".." in the whole target, the origin is part of the path
     return partsOf(visible, `${fold(decode(visible))}/${path}/${query}`, known);
   }
   if (startsAtHost(visible, whole, known)) {
     if (/^[/\\]{2}/.test(path)) return partsOf(visible, `${visible}/${path}`, known);
-    return [segmentsOf(path), segmentsOf(`/${hostOf(visible, whole)}${path}`)];
+    const host = hostOf(visible, whole);
+    const parts = () => partsOf(whole, `/${host}${path}`, known);
+    return { pieces: piecesOf(raw, { host }), parts };
   }
   // "//a/b" is a path to some servers; to a URL parser it is a host and a path
-  const [beginning, host] = /^[/\\]{2,}([^/\\]*)/.exec(path) ?? [];
-  if (beginning === undefined || host === undefined) return [segmentsOf(path)];
+  const host = /^[/\\]{2,}([^/\\]*)/.exec(path)?.[1];
   // an escape ends a host for some
-  if (!HOST.test(host) || ESCAPED_HOST.test(whole)) return partsOf(whole, path, known);
-  return [segmentsOf(path), segmentsOf(path.slice(beginning.length))];
-}
-
-/**
- * Returns the known segments that occur in any reading of a target.
- *
- * @param target see `readTarget`
- * @param known the segments of all rules
- */
-export function readParts(target: string, known: ReadonlySet<string>): Parts {
-  const visible = target.replace(/[\t\n\r]/g, "");
-  const whole = withoutOrigin(visible);
-  return partsOf(whole, `${fold(decode(visible))}/${fold(decode(whole))}`, known);
+  if (host !== undefined && (!HOST.test(host) || ESCAPED_HOST.test(whole))) {
+    return partsOf(whole, path, known);
+  }
+  const pieces = piecesOf(raw, { mayBeginWithHost: host !== undefined });
+  return { pieces, parts: () => partsOf(whole, path, known) };
 }
 
 /** Returns the only reading of a rule's own path, which contains nothing ambiguous. */
 export function readRulePath(path: string): readonly string[] {
   return [...segmentsOf(fold(decode(path)))];
-}
-
-/** Makes letters equal that differ only in case or in their Unicode normal form. */
-function fold(text: string): string {
-  if (!/[^\0-\x7f]/.test(text)) return text.toLowerCase();
-  // Latin-1 text is already normalized
-  if (!/[^\0-\xff]/.test(text)) return text.toUpperCase().toLowerCase();
-  const composed = text.replace(TOO_MANY_MARKS, "").normalize("NFC");
-  return composed.toUpperCase().toLowerCase().normalize("NFC");
 }
 
 /**
@@ -177,35 +149,9 @@ function withoutOrigin(target: string): string {
   return origin === undefined ? target : target.slice(origin.length);
 }
 
-/**
- * Yields the segments up to the end of the path; each without parameters, and without trailing dots
- * and blanks, which Windows drops. Segments that are then empty are left out.
- */
-function* segmentsOf(path: string): Generator<string> {
-  let start = 0;
-  let mark = -1;
-  for (let at = 0; at <= path.length; at++) {
-    const code = at < path.length ? path.charCodeAt(at) : SLASH;
-    // a server that removes parameters first removes these characters with them
-    const endsPath = mark < 0 && (code === QUESTION_MARK || code === NUMBER_SIGN);
-    if (code === SEMICOLON && mark < 0) mark = at;
-    if (code !== SLASH && code !== BACKSLASH && !endsPath) continue;
-    let end = mark < 0 ? at : mark;
-    while (end > start && isDropped(path.charCodeAt(end - 1))) end -= 1;
-    if (end > start) yield path.slice(start, end);
-    if (endsPath) return;
-    start = at + 1;
-    mark = -1;
-  }
-}
-
 /** Returns whether a server that removes parameters first would remove a "?" behind the path. */
 function endsInParameters(path: string): boolean {
   return path.lastIndexOf(";") > Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\"));
-}
-
-function isDropped(code: number): boolean {
-  return code === DOT || code === BLANK;
 }
 
 /**

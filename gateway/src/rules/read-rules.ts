@@ -4,7 +4,7 @@
  */
 
 import type * as z from "zod";
-import { checkOptions, checkText, show } from "../ground/check.ts";
+import { checkOptions, checkPrototype, checkText, show } from "../ground/check.ts";
 import { isThenable } from "../ground/maybe.ts";
 import { checkAlgorithms } from "./algorithms.ts";
 import { ruleOf } from "./make-rule.ts";
@@ -41,7 +41,7 @@ const MOST_RULES = 20_000;
  * @param options.costs names of functions that compute what a request costs
  * @returns the rules, in the order of the text; none for an empty list
  * @throws RulesError that lists what is wrong, with line and column, or with the path in the
- *   objects; TypeError on a bad argument
+ *   objects; TypeError on a bad argument, or if code of the process has added to `Object.prototype`
  * @example
  * const rules = readRules(await readFile("rules.yaml", "utf8"), { source: "rules.yaml" });
  */
@@ -49,6 +49,7 @@ export function readRules(
   rules: string | UrlRules | readonly UrlRules[],
   options: ReadOptions = {},
 ): readonly Rule[] {
+  checkPrototype();
   const isNoObject = Object(rules) !== rules || ArrayBuffer.isView(rules);
   if (typeof rules !== "string" && (isNoObject || isThenable(rules))) {
     throw new TypeError(`rules must be a text or plain objects, got ${show(rules)}`);

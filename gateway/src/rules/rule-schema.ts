@@ -65,6 +65,8 @@ const common = {
 
 const scope = choice("local", "global").default("local");
 const mode = choice("enforce", "shadow").default("enforce");
+const A_REPORT = "true or false: whether responses mention the rule";
+const report = z.boolean(says(A_REPORT)).meta({ description: A_REPORT }).default(true);
 
 function requestSchema(names: Names) {
   const { algorithms, costs } = names;
@@ -81,6 +83,7 @@ function requestSchema(names: Names) {
       algo: word(algorithmWords, true).optional(),
       scope,
       mode,
+      report,
       cost: cost(costs).default({ cost: 1, costs: {}, costBy: undefined }),
       count: choice("all", "failures", "successes").default("all"),
       block: duration().optional(),
@@ -102,6 +105,7 @@ function connectionSchema(names: Names) {
     maxAge: duration().optional(),
     scope,
     mode,
+    report,
     overrides: byValue(object({ connections })),
   });
 }

@@ -99,8 +99,17 @@ export interface AnyRule {
   readonly place: Place;
 }
 
+/** What rules that can refuse a request have. */
+interface Reported {
+  /**
+   * Whether responses mention the rule: its name, and in the RateLimit fields its numbers. A refusal has
+   * a Retry-After in any case.
+   */
+  readonly report: boolean;
+}
+
 /** Limits requests per time. */
-export interface RequestRule extends AnyRule, RuleNumbers {
+export interface RequestRule extends AnyRule, Reported, RuleNumbers {
   /** Undefined: it counts requests per time. */
   readonly quotaUnit?: undefined;
   readonly actor: string;
@@ -129,7 +138,7 @@ export interface RequestRule extends AnyRule, RuleNumbers {
 }
 
 /** Limits how many requests are in progress at once. */
-export interface ConnectionRule extends AnyRule {
+export interface ConnectionRule extends AnyRule, Reported {
   readonly quotaUnit: "concurrent-requests";
   readonly actor: string;
   readonly cost: 1;

@@ -1,7 +1,7 @@
 /** The parts of which the schema of rules is made: each says in words what is allowed. */
 import * as z from "zod";
 import { UNITS } from "./rule.ts";
-import { type Vocabulary, vocabulary } from "./words.ts";
+import { nearest, type Vocabulary, vocabulary } from "./words.ts";
 
 const DURATION = /^([0-9]+(?:\.[0-9]+)?)(s|m|h|d)$/;
 const UNIT_MS: Readonly<Record<string, number>> = {
@@ -46,18 +46,22 @@ export function byValue<Value extends z.ZodType>(value: Value) {
 }
 
 /** What a value is read as; where `read` returns undefined, it is not allowed. */
-export function reading<Found, Read>(
-  schema: z.ZodType<Found>,
-  allowed: string,
+export function reading<Found, Read, Written>(
+  schema: z.ZodType<Found, Written>,
+  allowed: string | ((found: Found) => string),
   read: (found: Found) => Read | undefined,
 ) {
   return schema.transform((found, context): Read => {
     const value = read(found);
     if (value !== undefined) return value;
-    context.issues.push({ code: "custom", message: allowed, input: found });
+    const message = typeof allowed === "string" ? allowed : allowed(found);
+    context.issues.push({ code: "custom", message, input: found });
     return z.NEVER;
   });
 }
+
+/** Any text, of which editors suggest the names. */
+type Spelling<Name extends string> = Name | (string & {});
 
 /** A name from a list, in any case; the result is spelled as in the list. */
 export function word<Name extends string>(
@@ -66,7 +70,12 @@ export function word<Name extends string>(
 ) {
   const allowed = names.join(", ");
   const choices = { enum: [...spellings] };
-  return reading(z.string(says(allowed)), allowed, find).meta({
+  const text: z.ZodType<string, Spelling<Name>> = z.string(says(allowed));
+  const withHint = (found: string) => {
+    const meant = nearest(found, names);
+    return meant === undefined ? allowed : `${allowed}; did you mean ${meant}?`;
+  };
+  return reading(text, withHint, find).meta({
     description: spellings.join(", "),
     // an editor suggests the names, but also accepts other names and other cases
     anyOf: isOpen

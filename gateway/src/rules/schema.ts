@@ -5,11 +5,26 @@
 import * as z from "zod";
 import { ruleSchema } from "./rule-schema.ts";
 import { BUILT_IN, type Names, PLAIN, path } from "./schema-fields.ts";
-import { list, object, oneOrMore, says, text } from "./schema-parts.ts";
+import { list, object, oneOrMore, says } from "./schema-parts.ts";
 
 /** A host name, the first part of which may be a star. */
 const HOST = /^(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/i;
 const A_HOST = "a host name without a port, such as api.example.com or *.example.com";
+
+function hostName() {
+  return z
+    .string(says(A_HOST))
+    .regex(HOST, { error: ({ input }) => asSent(String(input)) ?? A_HOST })
+    .meta({ description: A_HOST });
+}
+
+/** Returns what is allowed in place of a host name with letters that no request has: its punycode. */
+function asSent(name: string): string | undefined {
+  const [, star = "", rest = ""] =
+    /^(\*\.)?([^\0-\x20/?#@:\\]*[^\0-\x7f][^\0-\x20/?#@:\\]*)$/.exec(name) ?? [];
+  const sent = URL.canParse(`http://${rest}`) ? `${star}${new URL(`http://${rest}`).hostname}` : "";
+  return HOST.test(sent) ? `${sent}, as clients send this name` : undefined;
+}
 
 /** The schema of one URL and its rules. */
 export function entrySchema(names: Names) {
@@ -20,7 +35,7 @@ export function entrySchema(names: Names) {
       path().refine((found) => found !== "/", says("a path below the root")),
       PLAIN,
     ).default([]),
-    host: oneOrMore(text(A_HOST, HOST), A_HOST).optional(),
+    host: oneOrMore(hostName(), A_HOST).optional(),
     rules: list(ruleSchema(names), "a list of rules, at least one"),
   });
 }

@@ -3,6 +3,16 @@ export function fold(name: string): string {
   return name.toLowerCase().replace(/[\s_-]+/g, "");
 }
 
+/** Returns the only name of which a word is the beginning ("min"), or the plural; undefined if there is none. */
+export function nearest<Name extends string>(
+  word: string,
+  names: readonly Name[],
+): Name | undefined {
+  const beginning = fold(word).replace(/(?<=..)s$/, "");
+  const [name, more] = names.filter((each) => beginning !== "" && fold(each).startsWith(beginning));
+  return more === undefined ? name : undefined;
+}
+
 /** Names that may be written in several ways. */
 export interface Vocabulary<Name extends string = string> {
   /** The canonical names. */

@@ -3,6 +3,7 @@ import { FakeClock } from "smooth-limiter/testing";
 import { type Item, parseDictionary, parseItem, parseList } from "structured-headers";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
+import { refusal } from "../../src/answers/answer.ts";
 import { type Dialect, fieldsOf } from "../../src/answers/fields.ts";
 import {
   type CheckResult,
@@ -19,6 +20,7 @@ interface Numbers {
   readonly name?: string;
   readonly cost?: number;
   readonly mode?: "enforce" | "shadow";
+  readonly report?: boolean;
   readonly allowed?: boolean;
   readonly limit?: number;
   readonly remaining?: number;
@@ -28,11 +30,11 @@ interface Numbers {
 }
 
 function outcome(numbers: Numbers): PolicyOutcome {
-  const { name = "r", cost = 1, mode = "enforce", allowed = true, limit = 10 } = numbers;
+  const { name = "r", cost = 1, mode = "enforce", allowed = true, limit = 10, report } = numbers;
   const { remaining = 5, resetMs = 1000, waitMs = 0, windowMs = 60_000 } = numbers;
   const policies = { p: { allowed, limit, remaining, resetMs, windowMs } };
   const decision = { allowed, waitMs, limit, remaining, resetMs, policy: "p", policies };
-  return { rule: { name, mode, cost }, allowed, decision };
+  return { rule: { name, mode, cost, report }, allowed, decision };
 }
 
 function screened(...outcomes: readonly PolicyOutcome[]): CheckResult {
@@ -142,6 +144,40 @@ test("the fields do not show shadow rules", () => {
   const both = { ...screened(outcome({}), shadow), allowed: true, retryMs: 0 };
   assert.equal(list(write(both, "draft-11").RateLimit), [["r", { r: 5, t: 1 }]]);
   assert.is(write(both, "draft-7").RateLimit, "limit=10, remaining=5, reset=1");
+});
+
+test("a rule with report: false is in no field, and in no refusal", () => {
+  const hidden = outcome({ name: "h", report: false, allowed: false, remaining: 0, waitMs: 5000 });
+  const result = screened(outcome({}), hidden);
+  assert.equal(list(write(result, "draft-11").RateLimit), [["r", { r: 5, t: 1 }]]);
+  assert.equal(list(write(result, "draft-11")["RateLimit-Policy"]), [["r", { q: 10, w: 60 }]]);
+  assert.is(write(result, "draft-7")["RateLimit-Policy"], "10;w=60");
+  assert.is(write(result, "x-ratelimit")["X-RateLimit-Remaining"], "5");
+  const { headers, body } = refusal(result, 429, []);
+  assert.is(headers["Retry-After"], "5");
+  assert.equal(JSON.parse(body)["violated-policies"], []);
+  assert.equal(write(screened(hidden), "draft-11", "draft-6", "x-ratelimit"), {});
+});
+
+test("eight rules are reported at most: those that bind most, in their order", () => {
+  const many = Array.from({ length: 500 }, (_, i) =>
+    outcome({ name: `n${i}`, remaining: 900 - i }),
+  );
+  const names = (result: CheckResult, field: string) =>
+    list(write(result, "draft-11")[field]).map(([name]) => name);
+  const least = ["n492", "n493", "n494", "n495", "n496", "n497", "n498", "n499"];
+  assert.equal(names(screened(...many), "RateLimit"), least);
+  assert.equal(names(screened(...many), "RateLimit-Policy"), least);
+  assert.is(write(screened(...many), "draft-7")["RateLimit-Policy"]?.split(",").length, 8);
+  assert.match(write(screened(...many), "draft-7").RateLimit ?? "", /remaining=401/);
+  // refusals come before what is left, and the longest wait before others
+  const refused = many.map((each, i) =>
+    i < 10 ? outcome({ name: `n${i}`, allowed: false, remaining: 0, waitMs: 1000 + i }) : each,
+  );
+  const longest = ["n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"];
+  assert.equal(names(screened(...refused), "RateLimit"), longest);
+  const { body } = refusal(screened(...refused), 429, []);
+  assert.equal(JSON.parse(body)["violated-policies"], longest);
 });
 
 test("numbers that no field can hold are capped, and unknown ones are left out", () => {

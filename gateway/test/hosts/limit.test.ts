@@ -92,7 +92,7 @@ test("a request without an address and without a key shares one quota", async ()
 
 test("long keys are hashed: a client cannot fill the memory", async () => {
   const { limiter } = keyed(window(1));
-  const filter = limitRequests(limiter, { key: () => "x".repeat(100_000) });
+  const filter = limitRequests(limiter, { key: () => "x".repeat(16_384) });
   const { key } = (await filter.check(request("/"))) as LimitVerdict;
   assert.match(key, /^#.{43}$/);
 });

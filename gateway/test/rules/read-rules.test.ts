@@ -2,7 +2,13 @@ import * as fc from "fast-check";
 import { gcra, tokenBucket } from "smooth-limiter";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
-import { type ReadOptions, type RequestRule, RulesError, readRules } from "../../src/index.ts";
+import {
+  type ReadOptions,
+  type RequestRule,
+  RulesError,
+  readRules,
+  type UrlRules,
+} from "../../src/index.ts";
 
 /** Processor time: other work on the machine does not count. */
 const cpuMs = () => process.cpuUsage().user / 1000;
@@ -40,6 +46,7 @@ const UNSAID = {
   except: [],
   hosts: undefined,
   whenActorMissing: undefined,
+  report: true,
   costs: {},
   costBy: undefined,
   count: "all",
@@ -116,6 +123,92 @@ test("algorithms by name or abbreviation, in any case, with any separator", () =
       assert.is(read?.algo, algo, name);
     }
   }
+});
+
+test("an unknown word that is the beginning of one name, or its plural, is reported with the name", () => {
+  const messageOf = (unit: string) => {
+    try {
+      readRules([{ url: "/", rules: [{ actor: "all", unit, rpu: 1 }] }]);
+      return "none";
+    } catch (error) {
+      return String(error).split("allowed: ")[1];
+    }
+  };
+  const all = "second, minute, hour, day, month, ever";
+  assert.is(messageOf("min"), `${all}; did you mean minute?`);
+  assert.is(messageOf("Secs"), `${all}; did you mean second?`);
+  assert.is(messageOf("days"), `${all}; did you mean day?`);
+  for (const unit of ["m", "", "s", "fortnight"]) {
+    assert.is(messageOf(unit), unit === "s" ? `${all}; did you mean second?` : all, unit);
+  }
+});
+
+test("typed rules accept every spelling that a file accepts, and no other types", () => {
+  const rules: UrlRules[] = [
+    {
+      url: "/",
+      rules: [
+        { actor: "All", unit: "Minute", rpu: 1, algo: "TB", mode: "Shadow", methods: ["get"] },
+      ],
+    },
+  ];
+  assert.is(readRules(rules)[0]?.name, "/ GET all per minute token bucket");
+  // @ts-expect-error a unit is a word
+  assert.throws(() => readRules({ url: "/", rules: [{ actor: "all", unit: 5, rpu: 1 }] }));
+  // @ts-expect-error so is a mode
+  assert.throws(() => readRules({ url: "/", rules: [{ actor: "all", connections: 1, mode: 1 }] }));
+});
+
+test("a host name with letters that no request has is reported with what clients send", () => {
+  const read = (host: string) =>
+    readRules([{ url: "/", host, rules: [{ actor: "all", connections: 1 }] }]);
+  assert.throws(
+    () => read("bücher.example"),
+    /found "bücher.example", allowed: xn--bcher-kva.example, as clients send this name/,
+  );
+  assert.throws(() => read("*.例え.jp"), /allowed: \*\.xn--r8jz45g\.jp, as clients send/);
+  for (const host of ["bücher.example:80", "bü cher.example", "bücher.example/x", "a b", ""]) {
+    assert.throws(() => read(host), /allowed: a host name without a port/, host);
+  }
+  assert.equal(read("xn--bcher-kva.example")[0]?.hosts, ["xn--bcher-kva.example"]);
+});
+
+test("a polluted prototype is named, instead of an error from within", async () => {
+  const before = readRules("[]");
+  Object.defineProperty(Object.prototype, "polluted", {
+    value: {},
+    enumerable: true,
+    configurable: true,
+  });
+  try {
+    assert.throws(
+      () => readRules([{ url: "/", rules: [{ actor: "all", connections: 1 }] }]),
+      /Object.prototype must have no members .*, got "polluted"/,
+    );
+    assert.throws(() => readRules("url: /\nrules: [{ actor: all, connections: 1 }]"), /"polluted"/);
+  } finally {
+    delete (Object.prototype as { polluted?: unknown }).polluted;
+  }
+  assert.equal(readRules("[]"), before);
+});
+
+test("whether responses mention a rule", () => {
+  const read = (rule: string) => readRules(`url: /\nrules: [${rule}]`)[0];
+  const kinds = ["{ actor: all, unit: day, rpu: 1", "{ actor: all, connections: 1"];
+  for (const kind of kinds) {
+    const said = ["", ", report: true", ", report: false"].map((report) =>
+      read(`${kind}${report} }`),
+    );
+    assert.equal(
+      said.map((rule) => (rule as { report?: boolean }).report),
+      [true, true, false],
+    );
+    assert.throws(
+      () => read(`${kind}, report: maybe }`),
+      /report: found "maybe", allowed: true or false/,
+    );
+  }
+  assert.throws(() => read("{ bytesPerSecond: 1, report: false }"), /found "report", allowed/);
 });
 
 test("there is room to say more", () => {

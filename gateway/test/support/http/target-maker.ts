@@ -1,7 +1,7 @@
 /** Generates disguised request targets from a seed. */
 
 /** Mulberry32: the same numbers for the same seed. */
-function randomOf(seed: number): () => number {
+export function randomOf(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;
@@ -56,6 +56,13 @@ const ONES = [
 /** @returns a source of targets; most of them reach /vault/:id/secret on some server */
 export function patternTargetMaker(seed: number): () => string {
   return targetMaker(seed, (pick, disguise) => [disguise("vault"), pick(ONES), disguise("secret")]);
+}
+
+/** @returns a source of targets with one to five of the words */
+export function wordTargetMaker(seed: number, words: readonly string[]): () => string {
+  return targetMaker(seed, (pick, disguise) =>
+    Array.from({ length: Number(pick(["1", "2", "3", "4", "5"])) }, () => disguise(pick(words))),
+  );
 }
 
 type Pick = (list: readonly string[]) => string;
