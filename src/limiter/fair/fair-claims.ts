@@ -29,8 +29,8 @@ export class FairClaims {
   readonly line: Ranks<Claim>;
   readonly #maxWaiting: number;
   readonly #host: FairClaimsHost;
-  /** How many calls are with the store without a lease. */
-  #asked = 0;
+  /** The calls that are with the store without a lease. */
+  readonly #asked = new Set<Claim>();
   #free = 0;
   #released = 0;
   /** Whether the store has replied since the first of the callers came. */
@@ -44,7 +44,7 @@ export class FairClaims {
   }
 
   enter(claim: Claim): void {
-    if (this.line.size === 0 && this.#asked === 0) {
+    if (this.line.size === 0 && this.#asked.size === 0) {
       // no caller waits: no share owes anything
       this.line.reset();
       this.#hasReplied = false;
@@ -67,9 +67,10 @@ export class FairClaims {
 
   /** Sends the next calls, as long as the store may have leases for them. */
   fill(): void {
-    while (this.line.size > 0 && this.#asked < 1 + this.#free + this.#released) {
-      this.#asked += 1;
-      this.#host.send(this.line.shift(now()) as Claim);
+    while (this.line.size > 0 && this.#asked.size < 1 + this.#free + this.#released) {
+      const claim = this.line.shift(now()) as Claim;
+      this.#asked.add(claim);
+      this.#host.send(claim);
     }
   }
 
@@ -86,13 +87,24 @@ export class FairClaims {
     this.#free = Math.max(0, limit - active);
   }
 
+  /** The next caller of its share takes the ticket of one that has left. */
+  heirOf(claim: Claim): Claim | undefined {
+    const heir = this.line.heirOf(claim.turn as Turn<Claim>, this.#asked);
+    if (heir === undefined) return undefined;
+    // its share has been charged for the ticket already
+    this.line.remove(heir);
+    this.#asked.delete(claim);
+    this.#asked.add(heir);
+    return heir;
+  }
+
   waitEnded(claim: Claim, isGranted: boolean): void {
     const turn = claim.turn as Turn<Claim>;
     if (turn.item === undefined) {
       // it was not let wait
       if (isGranted) this.line.charge(turn, now());
     } else if (!this.line.remove(claim)) {
-      this.#asked -= 1;
+      this.#asked.delete(claim);
       if (!isGranted) this.line.refund(turn);
       this.fillSoon();
     }
@@ -113,13 +125,13 @@ export class FairClaims {
 
   /** Whether it is known that no lease is free: no reply is under way. */
   get #isTaken(): boolean {
-    const areWaiting = this.#asked === this.#host.line.size;
+    const areWaiting = this.#asked.size === this.#host.line.size;
     return this.#hasReplied && areWaiting && this.#free + this.#released === 0;
   }
 
   /** How many callers more than `maxWaiting` wait. */
   get #excess(): number {
-    return this.line.size + this.#asked - this.#maxWaiting;
+    return this.line.size + this.#asked.size - this.#maxWaiting;
   }
 
   /** Refuses the callers beyond `maxWaiting`, the latest first. */

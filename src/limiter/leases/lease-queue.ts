@@ -157,9 +157,11 @@ export class LeaseQueue extends Claims implements LeaseHost {
   }
 
   #send(claim: Claim, verb: LeaseVerb, failed: (error: unknown) => void): void {
-    const answer = this.ask(verb, claim.id);
+    const { id } = claim;
+    const answer = this.ask(verb, id);
     if (!this.isAway) claim.isKnown = true;
-    answer.then((reply) => this.#answered(claim, verb, reply), failed);
+    // another caller may have the ticket by then
+    answer.then((reply) => this.#answered(this.claims.get(id) ?? claim, verb, reply), failed);
   }
 
   #answered(claim: Claim, verb: LeaseVerb, { standing, sentAt, reply }: LeaseAnswer): void {
@@ -222,6 +224,10 @@ export class LeaseQueue extends Claims implements LeaseHost {
   protected override freed(released: Promise<void>): void {
     this.grantShare();
     void this.#fair?.freed(released);
+  }
+
+  protected override heirOf(claim: Claim): Claim | undefined {
+    return this.#fair?.heirOf(claim);
   }
 
   protected override waitEnded(claim: Claim, isGranted: boolean): void {
