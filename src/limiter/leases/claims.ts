@@ -152,7 +152,6 @@ export abstract class Claims {
     const { state, isKnown, id } = claim;
     if (state === "gone") return Promise.resolve();
     claim.state = "gone";
-    this.claims.delete(id);
     const heir = state === "waiting" ? this.heirOf(claim) : undefined;
     if (heir !== undefined) {
       this.#leaveLine(claim);
@@ -161,6 +160,7 @@ export abstract class Claims {
       this.wait(heir);
       return Promise.resolve();
     }
+    this.claims.delete(id);
     const released = isKnown ? this.giveBack(id) : Promise.resolve();
     if (state === "held") {
       this.active -= 1;

@@ -65,6 +65,8 @@ export class LeaseQueue extends Claims implements LeaseHost {
     this.#listener = new GrantListener({
       listen: () => store.listen(key, this.processId, granted, ready),
       ready,
+      ask: () => this.#askForFirst(),
+      renewalMs: options.leaseMs / 3,
       isNeeded: () => this.line.size > 0,
       timeoutMs,
     });
@@ -206,7 +208,20 @@ export class LeaseQueue extends Claims implements LeaseHost {
     claim.deadline = Math.max(claim.deadline, sentAt + this.#options.leaseMs);
   }
 
+  /** Asks for the first tickets: no more of them than the limit can have become leases. */
+  #askForFirst(): void {
+    if (this.#strategy.decidesHere || this.isAway) return;
+    let left = this.limit;
+    for (const claim of this) {
+      if (left === 0) return;
+      if (claim.state !== "waiting") continue;
+      left -= 1;
+      this.#renew(claim);
+    }
+  }
+
   #notified(ids: readonly string[]): void {
+    this.#listener.heard();
     const now = performance.now();
     for (const id of ids) {
       const claim = this.claims.get(id);

@@ -303,6 +303,20 @@ verbs(
   },
 );
 
+verbs("when a caller leaves, none overtakes another one of its share in the window", async () => {
+  const { clock, acquire, many } = await busy();
+  const controller = new AbortController();
+  acquire("a", 1, { signal: controller.signal });
+  const behind = many("a", 2);
+  await clock.advance(0);
+  controller.abort();
+  await clock.advance(1000);
+  assert.equal(
+    behind.map(({ at }) => at),
+    [100, 200],
+  );
+});
+
 verbs("callers of a share that leave all at once leave nothing behind", async () => {
   const { clock, limiter, order, many } = await busy();
   const controller = new AbortController();
