@@ -5,13 +5,14 @@
  * Each request gets a *start tag* and a *finish tag*, which are counted in permits per weight:
  *
  *     finish = start + permits / weight
- *     start  = the finish tag of the request before it in its share      if that one was waiting, too
- *            = max(that finish tag, v + permits / weight)                if its share had no waiter
+ *     start  = f                              if its share was served since it last had no waiter
+ *            = max(f, u + permits / weight)   if it was not
  *
- * where v is the virtual time: the start tag of the request that was served last. The request with the
- * lowest start tag is served next; of equal ones the one that was made first. This is start-time fair
- * queueing (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queuing", 1996) with one change: there a share
- * without a waiter starts at v itself.
+ * where f is the finish tag of the request that its share was served last, v is the virtual time, which is the
+ * start tag of the request that was served last of all, and u is what v was when the share began to wait. The
+ * request with the lowest start tag is served next; of equal ones the one that was made first. This is
+ * start-time fair queueing (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queuing", 1996) with one change: there
+ * a share that begins to wait starts at v itself.
  *
  * **Why by start tags.** The other candidate was self-clocked fair queueing (S. J. Golestani, 1994), where v
  * is the *finish* tag in service. Both are exact for every algorithm, because they never ask how fast the
@@ -26,16 +27,24 @@
  * request: before a request with the start tag s the queue serves at most
  * n × w × (s − v) permits and one request of each share, for n shares with waiters and their largest weight w.
  *
+ * **Requests that leave.** u and f belong to the share, not to its requests. So a request that leaves before it is
+ * served changes nothing, except that its share has waited while it did: the next request of the share starts as
+ * if it had come first. (If each request had its own u, a share whose callers give up and call again would never
+ * be served, although it always has a waiter.) Where a larger request has left, u + permits / weight may be
+ * before v. The next one then starts at v, since its share must not catch up on what others were served.
+ *
  * **The bound.** Let two shares i and j have waiters during the whole of an interval in which they are served
- * W_i and W_j permits. (A cancelled request does not count: it leaves the order as if it had never been made.)
- * With their weights w and the largest requests l of each:
+ * W_i and W_j permits. With their weights w and the largest requests l of each, those that leave included:
  *
  *     | W_i / w_i − W_j / w_j |  ≤  l_i / w_i + l_j / w_j
  *
- * Proof. Let v run from v1 to v2 in the interval. What is served has start tags from v1 to v2, and within
- * a share each start tag is at least the finish tag before it; so W_j / w_j ≤ v2 − v1 + l_j / w_j. On the
- * other hand the head of share i starts at v1 + l_i / w_i at the latest, its followers without a gap, and all
- * of them that start before v2 are served; so W_i / w_i ≥ v2 − v1 − l_i / w_i. Subtract.
+ * Proof. Let v run from v1 to v2 in the interval. No head has a start tag before v: the lowest one is served
+ * next, and no head gets one before v, behind a request that was served or one that has left. So
+ * what is served has start tags from v1 to v2, and within a share each start tag is at least the finish tag
+ * before it: W_j / w_j ≤ v2 − v1 + l_j / w_j. On the other hand share i has a start tag of at most
+ * v1 + l_i / w_i: f and u + l_i / w_i are at most that, and where a request leaves, v is at most its tag, so the
+ * next one has at most that, too. The share's later start tags follow without a gap, and at the end its head is
+ * at v2 or behind: W_i / w_i ≥ v2 − v1 − l_i / w_i. Subtract.
  *
  * Worked example: weights 1, requests of 1, A has four waiters (start tags 1, 2, 3, 4), and v = 0. B comes
  * with two: 1 and 2. Served: A1 B1 A2 B2 A3 A4. Had A taken 3 permits at once before, its finish tag would
@@ -50,20 +59,20 @@ import { Share, type Turn } from "./turn.ts";
 /** How many shares without waiters are remembered at most. */
 const REMEMBERED = 1000;
 
-/** What a heap of shares, or of their heads in a forecast, is ordered by. */
-interface Headed<Item> {
-  readonly start: number;
-  readonly first: Turn<Item> | undefined;
-}
+/** A share, or its copy in a forecast. */
+type Headed<Item> = Pick<Share<Item>, "first" | "since" | "finish" | "start">;
 
 function isBefore<Item>(a: Headed<Item>, b: Headed<Item>): boolean {
   if (a.start !== b.start) return a.start < b.start;
   return (a.first as Turn<Item>).number < (b.first as Turn<Item>).number;
 }
 
-/** The start tag of a request. @param servedAt the number of the arrival before the last service */
-function startOf<Item>(turn: Turn<Item>, finish: number, servedAt: number): number {
-  return turn.number <= servedAt ? finish : Math.max(finish, turn.since + turn.cost);
+/** The start tag of the next request of a share. */
+function startOf<Item>(share: Headed<Item>, { cost }: Turn<Item>, virtualTime: number): number {
+  const { since, finish, start } = share;
+  if (since === undefined) return finish;
+  // `min`: see "Requests that leave"; its last start tag may be before v, if others were served in advance
+  return Math.max(finish, since + cost, Math.min(start, virtualTime));
 }
 
 export class ShareQueue<Item> {
@@ -85,6 +94,11 @@ export class ShareQueue<Item> {
     return this.#heap.items;
   }
 
+  /** The next request of a share. */
+  firstOf(name: string): Turn<Item> | undefined {
+    return this.#shares.get(name)?.first;
+  }
+
   /** Whether a request that is made now would be the head. */
   isNext({ name, cost }: Turn<Item>): boolean {
     const { first, finish } = this.#shareOf(name);
@@ -98,7 +112,7 @@ export class ShareQueue<Item> {
     share.permits += turn.size;
     share.add(turn);
     if (share.first !== turn) return;
-    share.start = startOf(turn, share.finish, share.servedAt);
+    share.start = startOf(share, turn, this.#virtualTime);
     this.#shares.set(share.name, share);
     this.#heap.push(share);
   }
@@ -125,15 +139,18 @@ export class ShareQueue<Item> {
   /** Serves a request without a wait. */
   charge(turn: Turn<Item>): void {
     const share = this.#enter(turn);
-    this.#serve(share, startOf(turn, share.finish, share.servedAt), turn.cost);
+    this.#serve(share, startOf(share, turn, this.#virtualTime), turn.cost);
     this.#restart(share);
   }
 
   /** Undoes the service of a request that was served in advance. */
   refund({ name, cost }: Turn<Item>): void {
     const share = this.#shareOf(name);
-    share.finish -= cost;
-    if (share.first !== undefined) this.#restart(share);
+    share.finish = Math.max(share.finish, this.#virtualTime) - cost;
+    if (share.first === undefined) return;
+    // those that wait now have waited behind it
+    share.since = undefined;
+    this.#restart(share);
   }
 
   /** Called when the server has been idle: no share owes anything or has a request. */
@@ -144,15 +161,16 @@ export class ShareQueue<Item> {
 
   /** Returns the order in which the requests are served if no other comes. */
   forecast(): ShareForecast<Item> {
-    return new ShareForecast(this.#heap.items, this.since);
+    return new ShareForecast(this.#heap.items, this.#virtualTime, this.since);
   }
 
   /** Marks the arrival of a request. */
   #enter(turn: Turn<Item>): Share<Item> {
     this.#arrivals += 1;
     turn.number = this.#arrivals;
-    turn.since = this.#virtualTime;
-    return this.#shareOf(turn.name);
+    const share = this.#shareOf(turn.name);
+    if (share.first === undefined) share.since = this.#virtualTime;
+    return share;
   }
 
   #shareOf(name: string): Share<Item> {
@@ -161,7 +179,7 @@ export class ShareQueue<Item> {
 
   #serve(share: Share<Item>, start: number, cost: number): void {
     share.finish = start + cost;
-    share.servedAt = this.#arrivals;
+    share.since = undefined;
     this.#virtualTime = Math.max(this.#virtualTime, start);
   }
 
@@ -169,7 +187,7 @@ export class ShareQueue<Item> {
   #restart(share: Share<Item>): void {
     const { first } = share;
     if (first !== undefined) {
-      share.start = startOf(first, share.finish, share.servedAt);
+      share.start = startOf(share, first, this.#virtualTime);
       this.#heap.update(share);
       return;
     }
@@ -191,12 +209,9 @@ export class ShareQueue<Item> {
 }
 
 /** A share in a forecast. */
-interface Entry<Item> {
+interface Entry<Item> extends Headed<Item> {
   readonly share: Share<Item>;
   first: Turn<Item>;
-  finish: number;
-  servedAt: number;
-  start: number;
   index: number;
 }
 
@@ -208,10 +223,12 @@ interface Entry<Item> {
 export class ShareForecast<Item> {
   readonly #shares: readonly Share<Item>[];
   readonly #entries = new Heap<Entry<Item>>(isBefore);
+  #virtualTime: number;
   since: number;
 
-  constructor(shares: readonly Share<Item>[], since: number) {
+  constructor(shares: readonly Share<Item>[], virtualTime: number, since: number) {
     this.#shares = shares;
+    this.#virtualTime = virtualTime;
     this.since = since;
     this.#look(0);
   }
@@ -230,21 +247,22 @@ export class ShareForecast<Item> {
     }
     if (isServed) {
       entry.finish = entry.start + first.cost;
-      entry.servedAt = Infinity;
+      entry.since = undefined;
+      this.#virtualTime = Math.max(this.#virtualTime, entry.start);
     }
     if (first.after === undefined) {
       this.#entries.remove(entry);
       return;
     }
     entry.first = first.after;
-    entry.start = startOf(entry.first, entry.finish, entry.servedAt);
+    entry.start = startOf(entry, entry.first, this.#virtualTime);
     this.#entries.update(entry);
   }
 
   #look(index: number): void {
     const share = this.#shares[index];
     if (share?.first === undefined) return;
-    const { first, finish, servedAt, start } = share;
-    this.#entries.push({ share, first, finish, servedAt, start, index: -1 });
+    const { first, since, finish, start } = share;
+    this.#entries.push({ share, first, since, finish, start, index: -1 });
   }
 }

@@ -15,8 +15,7 @@ export class Turn<Item> {
   /** The permits divided by the weight: by so much the request advances the tag of its share. */
   readonly cost: number;
   item: Item | undefined = undefined;
-  /** The virtual time when the request was made, and its number in the order of arrival. */
-  since = 0;
+  /** Its number in the order of arrival. */
   number = 0;
   share: Share<Item> | undefined = undefined;
   before: Turn<Item> | undefined = undefined;
@@ -28,14 +27,20 @@ export class Turn<Item> {
     this.size = size;
     this.cost = size / weight;
   }
+
+  /** Whether both are requests of one share and priority. */
+  isBeside({ rank, name }: Turn<Item>): boolean {
+    return rank === this.rank && name === this.name;
+  }
 }
 
 /** The requests of one share, first in, first out. */
 export class Share<Item> extends LinkedList<Turn<Item>> {
   readonly name: string;
-  /** The finish tag of the request that was served last, and the number of the arrival before that. */
+  /** The virtual time since when it has had requests; `undefined` once one of them was served. */
+  since: number | undefined = undefined;
+  /** The finish tag of the request that was served last. */
   finish = 0;
-  servedAt = 0;
   /** The start tag of the first request. */
   start = 0;
   /** How many permits its requests ask for. */

@@ -22,6 +22,8 @@ export interface Sleeper {
   wake(now: number): void;
   /** Returns whether the two callers could exchange their promised permits. */
   isLike(other: Sleeper): boolean;
+  /** Returns a caller that takes its place in the line; called when it has left. */
+  heir?(): Sleeper | undefined;
   /** Returns the promised permits to the store: no caller here wants them. */
   returnPromised(): void;
 }
@@ -124,6 +126,7 @@ export class WaitLine {
   #closeRanks(): void {
     this.#isClosing = false;
     this.#lastDue = 0;
+    this.#replace();
     let rank: Sleeper[] = [];
     for (const sleeper of [...this.#sleepers]) {
       if (rank[0]?.isLike(sleeper) === false) {
@@ -134,6 +137,24 @@ export class WaitLine {
     }
     this.#deal(rank);
     this.#arm();
+  }
+
+  /** Puts the heirs of callers that have left into their places. */
+  #replace(): void {
+    const heirs = new Map<Sleeper, Sleeper>();
+    for (const sleeper of this.#sleepers) {
+      const heir = sleeper.gone ? sleeper.heir?.() : undefined;
+      if (heir === undefined) continue;
+      heirs.set(sleeper, heir);
+      heir.promised = sleeper.promised;
+      sleeper.promised = undefined;
+      this.#permits += heir.size;
+    }
+    if (heirs.size === 0) return;
+    for (const sleeper of [...this.#sleepers]) {
+      this.#sleepers.remove(sleeper);
+      this.#sleepers.append(heirs.get(sleeper) ?? sleeper);
+    }
   }
 
   /** Redistributes the promised permits of neighbours, the earliest first, to those that still wait. */

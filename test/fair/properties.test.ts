@@ -159,9 +159,6 @@ test("the work of two shares with waiters differs from the ratio of their weight
         left({ share: index, permits, cancelled }) {
           waiting[index] = (waiting[index] as number) - 1;
           if (!cancelled) work[index] = (work[index] as number) + permits;
-          // a cancelled request counts as if it had never been made, so an interval begins here
-          else
-            for (const key of [...ranges.keys()]) if (key.includes(`${index}`)) ranges.delete(key);
           update();
         },
       });

@@ -280,7 +280,7 @@ test("one key, which lapses with the last lease and is removed when no lease is 
   assert.equal(await redis.keys("*"), ["c:pages"]);
   const ttl = await redis.pttl("c:pages");
   assert.ok(ttl > 50_000 && ttl <= 61_001, `${ttl}`);
-  const short = bench.limiter(2, { leaseMs: 100 });
+  const short = bench.limiter(2, { leaseMs: 800 });
   await short.acquire();
   assert.ok((await redis.pttl("c:pages")) > 50_000);
   assert.is(await limiter.tryAcquire(), undefined);
@@ -452,6 +452,32 @@ for (const [name, open] of Object.entries(listeners)) {
     const ms = performance.now() - startedAt;
     assert.ok(ms < 15_000, `${ms} ms for 40 hand-overs`);
     assert.is(proxy.accepted, accepted + 1);
+    await limiter.close();
+  });
+}
+
+for (const [name, open] of Object.entries(listeners)) {
+  test(`${name}: while subscriber connections are silent, callers are let in by questions`, async () => {
+    await using bench = await Bench.open();
+    await using proxy = await startProxy((await sharedRedis()).port);
+    const redis = (await open(bench, proxy.url + new URL(bench.url).pathname)) as RedisClient;
+    if (redis instanceof Redis) bench.onEnd(() => redis.disconnect());
+    const limiter = bench.limiter(5, { leaseMs: 120_000, timeoutMs: 3000 }, redis);
+    let granted = 0;
+    const loop = async () => {
+      for (;;) await limiter.run(() => sleep(20).then(() => granted++));
+    };
+    for (let i = 0; i < 20; i++) loop().catch(() => {});
+    const channels = async () => (await bench.redis.pubsub("CHANNELS", "c:pages:*")).length;
+    await until("a subscription", async () => (await channels()) >= 1);
+    await until("messages", () => granted > 100);
+    await proxy.halfOpen();
+    granted = 0;
+    // by renewals alone nothing would happen for 40 seconds
+    await until("callers let in", () => granted > 100);
+    const { accepted } = proxy;
+    await proxy.open();
+    await until("another connection", () => proxy.accepted > accepted);
     await limiter.close();
   });
 }

@@ -53,6 +53,8 @@ export abstract class Claims {
   protected abstract retrySoon(): void;
   /** Called when a claim waits no longer. */
   protected abstract waitEnded(claim: Claim, isGranted: boolean): void;
+  /** Removes the caller that takes the ticket of one that has left from those that have none. */
+  protected abstract heirOf(claim: Claim): Claim | undefined;
   /** Called when a lease of that many slots is released, with the end of that release. */
   protected abstract freed(released: Promise<void>, slots: number): void;
 
@@ -153,11 +155,22 @@ export abstract class Claims {
     claim.lose(new LeaseLostError(name, leaseMs));
   }
 
-  /** Removes a claim, and releases the lease or ticket that it has or may get by a request under way. */
+  /**
+   * Removes a claim, and releases the lease or ticket that it has or may get by a request under way, unless
+   * another caller takes its ticket.
+   */
   protected release(claim: Claim): Promise<void> {
     const { state, isKnown, id } = claim;
     if (state === "gone") return Promise.resolve();
     claim.state = "gone";
+    const heir = state === "waiting" ? this.heirOf(claim) : undefined;
+    if (heir !== undefined) {
+      this.#leaveLine(claim);
+      heir.inherit(claim);
+      this.claims.set(id, heir);
+      this.wait(heir);
+      return Promise.resolve();
+    }
     this.claims.delete(id);
     const released = isKnown ? this.giveBack(id) : Promise.resolve();
     if (state === "held") {
@@ -216,10 +229,14 @@ export abstract class Claims {
   }
 
   #endWait(claim: Claim): void {
+    this.#leaveLine(claim);
+    this.waitEnded(claim, claim.state === "held");
+  }
+
+  #leaveLine(claim: Claim): void {
     const { waitSignal } = claim;
     claim.timer?.cancel();
     if (waitSignal !== undefined) this.#signals.delete(waitSignal, claim);
     if (this.line.remove(claim)) this.#slotsWaiting -= claim.slots;
-    this.waitEnded(claim, claim.state === "held");
   }
 }

@@ -30,8 +30,8 @@ export class FairClaims {
   readonly line: Ranks<Claim>;
   readonly #maxWaiting: number;
   readonly #host: FairClaimsHost;
-  /** How many calls are with the store without a lease, and how many slots they ask for. */
-  #asked = 0;
+  /** The calls that are with the store without a lease. */
+  readonly #asked = new Set<Claim>();
   #slotsAsked = 0;
   #free = 0;
   #released = 0;
@@ -46,7 +46,7 @@ export class FairClaims {
   }
 
   enter(claim: Claim): void {
-    if (this.line.size === 0 && this.#asked === 0) {
+    if (this.line.size === 0 && this.#asked.size === 0) {
       // no caller waits: no share owes anything
       this.line.reset();
       this.#hasReplied = false;
@@ -71,7 +71,7 @@ export class FairClaims {
   fill(): void {
     while (this.line.size > 0 && this.#slotsAsked < 1 + this.#free + this.#released) {
       const claim = this.line.shift(now()) as Claim;
-      this.#asked += 1;
+      this.#asked.add(claim);
       this.#slotsAsked += claim.slots;
       this.#host.send(claim);
     }
@@ -90,14 +90,25 @@ export class FairClaims {
     this.#free = Math.max(0, limit - active);
   }
 
+  /** The next caller of its share takes the ticket of one that has left. */
+  heirOf(claim: Claim): Claim | undefined {
+    const heir = this.line.heirOf(claim.turn as Turn<Claim>, this.#asked);
+    // the ticket is for as many slots
+    if (heir?.slots !== claim.slots) return undefined;
+    // its share has been charged for the ticket already
+    this.line.remove(heir);
+    this.#asked.delete(claim);
+    this.#asked.add(heir);
+    return heir;
+  }
+
   waitEnded(claim: Claim, isGranted: boolean): void {
     const turn = claim.turn as Turn<Claim>;
     if (turn.item === undefined) {
       // it was not let wait
       if (isGranted) this.line.charge(turn, now());
     } else if (!this.line.remove(claim)) {
-      this.#asked -= 1;
-      this.#slotsAsked -= claim.slots;
+      if (this.#asked.delete(claim)) this.#slotsAsked -= claim.slots;
       if (!isGranted) this.line.refund(turn);
       this.fillSoon();
     }
@@ -118,7 +129,7 @@ export class FairClaims {
 
   /** Whether it is known that no lease is free: no reply is under way. */
   get #isTaken(): boolean {
-    const areWaiting = this.#asked === this.#host.line.size;
+    const areWaiting = this.#asked.size === this.#host.line.size;
     return this.#hasReplied && areWaiting && this.#free + this.#released === 0;
   }
 

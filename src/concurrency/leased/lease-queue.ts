@@ -66,6 +66,8 @@ export class LeaseQueue extends Claims implements LeaseHost {
     this.#listener = new GrantListener({
       listen: () => store.listen(key, this.processId, granted, ready),
       ready,
+      ask: () => this.#askForFirst(),
+      renewalMs: options.leaseMs / 3,
       isNeeded: () => this.line.size > 0,
       timeoutMs,
     });
@@ -162,9 +164,11 @@ export class LeaseQueue extends Claims implements LeaseHost {
   }
 
   #send(claim: Claim, verb: LeaseVerb, failed: (error: unknown) => void): void {
-    const answer = this.ask(verb, claim.id);
+    const { id } = claim;
+    const answer = this.ask(verb, id);
     if (!this.isAway) claim.isKnown = true;
-    answer.then((reply) => this.#answered(claim, verb, reply), failed);
+    // another caller may have the ticket by then
+    answer.then((reply) => this.#answered(this.claims.get(id) ?? claim, verb, reply), failed);
   }
 
   #answered(claim: Claim, verb: LeaseVerb, { standing, sentAt, reply }: LeaseAnswer): void {
@@ -209,7 +213,20 @@ export class LeaseQueue extends Claims implements LeaseHost {
     claim.deadline = Math.max(claim.deadline, sentAt + this.#options.leaseMs);
   }
 
+  /** Asks for the first tickets: no more of them than the limit can have become leases. */
+  #askForFirst(): void {
+    if (this.#strategy.decidesHere || this.isAway) return;
+    let left = this.limit;
+    for (const claim of this) {
+      if (left === 0) return;
+      if (claim.state !== "waiting") continue;
+      left -= 1;
+      this.#renew(claim);
+    }
+  }
+
   #notified(ids: readonly string[]): void {
+    this.#listener.heard();
     const now = performance.now();
     for (const id of ids) {
       const claim = this.claims.get(id);
@@ -227,6 +244,10 @@ export class LeaseQueue extends Claims implements LeaseHost {
   protected override freed(released: Promise<void>, slots: number): void {
     this.grantShare();
     void this.#fair?.freed(released, slots);
+  }
+
+  protected override heirOf(claim: Claim): Claim | undefined {
+    return this.#fair?.heirOf(claim);
   }
 
   protected override waitEnded(claim: Claim, isGranted: boolean): void {

@@ -3,7 +3,7 @@
  * task and a ticket for each waiting caller. Both lapse unless their process renews them. So a process
  * that dies holds no lease for longer than `leaseMs` after its last request.
  *
- * Waiting callers do not poll: docs/concurrency.md, "On Redis".
+ * Waiting callers do not poll while messages come: docs/concurrency.md, "On Redis".
  *
  * Safety: a lease that is renewed by a batch sent at t lives at least until t + leaseMs, by the store's
  * clock. By our own clock this is the claim's `deadline`. If a holder could not renew its lease by then,

@@ -87,6 +87,14 @@ export class Claim implements RemoteLease {
     this.#giveBack = giveBack;
   }
 
+  /** Takes the ticket of a caller that has left. */
+  inherit({ id, isKnown, verb, deadline }: Claim): void {
+    this.id = id;
+    this.isKnown = isKnown;
+    this.verb = verb;
+    this.deadline = deadline;
+  }
+
   /** How long it has waited, microseconds. */
   get waited(): number {
     return (performance.now() - this.#asked) * 1000;

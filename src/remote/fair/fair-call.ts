@@ -16,12 +16,14 @@ export interface FairCallHost {
   replied(sentAt: number): void;
   /** The call has an outcome. */
   ended(call: FairCall, outcome: Outcome): void;
+  /** Returns the call that takes the place with the store of one that has left. */
+  heirOf(call: FairCall): FairCall | undefined;
 }
 
 /** A caller of `acquire` or `tryAcquire`: first in the line of its share, then with the store. */
 export class FairCall extends Caller {
   readonly turn: Turn<FairCall>;
-  /** When it was sent to the store, microseconds. */
+  /** When it was sent to the store, microseconds; `undefined`: it has no place there, or not any more. */
   sentAt: number | undefined;
   /** Whether the store had the permits when it was asked. */
   isGrantedAtOnce = false;
@@ -57,6 +59,10 @@ export class FairCall extends Caller {
     // the time in the line is a wait; the round trip is not
     if (this.isGrantedAtOnce) this.wake(this.sentAt ?? this.asked);
     else super.granted(wait);
+  }
+
+  heir(): FairCall | undefined {
+    return this.#queue.heirOf(this);
   }
 
   protected override untrack(): void {

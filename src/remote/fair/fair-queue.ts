@@ -25,6 +25,8 @@ export class FairQueue implements FairCallHost {
   readonly line: Ranks<FairCall>;
   readonly #store: RemoteQueue;
   readonly #window = new StoreWindow();
+  /** The calls in the window. */
+  readonly #sent = new Set<FairCall>();
   /** How many calls are tried next. */
   #tries = FEWEST_TRIES;
   #isTrying = false;
@@ -111,10 +113,35 @@ export class FairQueue implements FairCallHost {
   /** Takes the next call from the line. */
   #next(): FairCall {
     const call = this.line.shift(this.now()) as FairCall;
+    this.#leaveLine(call);
+    return call;
+  }
+
+  #leaveLine(call: FairCall): void {
     // from now on it is that of the line of promised instants
     call.alarm?.cancel();
     call.alarm = undefined;
-    return call;
+  }
+
+  /** The next call of its share takes the place of one that has left. */
+  heirOf(call: FairCall): FairCall | undefined {
+    const { turn, amount, due, sentAt } = call;
+    const heir = this.line.heirOf(turn, this.#sent);
+    if (heir === undefined || !sameAmount(heir.amount, amount) || heir.deadline < due) {
+      return undefined;
+    }
+    // its share has been charged for the place already
+    this.line.remove(heir);
+    this.#leaveLine(heir);
+    this.#occupy(heir);
+    heir.sentAt = sentAt;
+    call.sentAt = undefined;
+    return heir;
+  }
+
+  #occupy(call: FairCall): void {
+    this.#window.add(call.amount, call.turn.size);
+    this.#sent.add(call);
   }
 
   #fill(): void {
@@ -130,19 +157,21 @@ export class FairQueue implements FairCallHost {
   /** Sends a call of which the share has been charged. */
   #send(call: FairCall): void {
     call.sentAt = this.now();
-    this.#window.add(call.amount, call.turn.size);
+    this.#occupy(call);
     this.#store.send(call);
   }
 
   async ended(call: FairCall, outcome: Outcome): Promise<void> {
-    const { amount, turn, sentAt, isGrantedAtOnce } = call;
-    if (sentAt === undefined) return;
+    const { amount, turn, isGrantedAtOnce } = call;
+    if (call.sentAt === undefined) return;
     this.#window.remove(amount, turn.size);
+    this.#sent.delete(call);
     try {
       if ((await outcome) === false) this.line.refund(turn);
       if (isGrantedAtOnce && this.#isIdle) this.grantedAtOnce(call);
     } catch (error) {
-      this.line.refund(turn);
+      // unless another call has its place
+      if (call.sentAt !== undefined) this.line.refund(turn);
       if (error instanceof StoreUnavailableError) this.#failAll(error);
     }
     this.#fill();

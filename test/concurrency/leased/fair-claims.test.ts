@@ -104,6 +104,97 @@ test("priorities are above shares, and aging protects the lower ones", async () 
   }
 });
 
+test("a caller that leaves gives its ticket to the next one of its share, without a request", async () => {
+  const { store, limiter, order, held, ask } = await full(1);
+  const leaving = ["abort", "time-out", "abort"].map((how) => {
+    const controller = new AbortController();
+    const options = { share: "a", signal: controller.signal };
+    const timeoutMs = how === "abort" ? Infinity : 50;
+    return { controller, lease: limiter.tryAcquire({ ...options, timeoutMs }).catch(() => "gone") };
+  });
+  await settled();
+  ask("b");
+  ask("a");
+  ask("b");
+  ask("a");
+  await clock.tickAsync(0);
+  assert.equal([store.tickets.size, limiter.waiting], [1, 7]);
+  store.batches.length = 0;
+  leaving[0]?.controller.abort();
+  await clock.tickAsync(50);
+  leaving[2]?.controller.abort();
+  assert.equal(await Promise.all(leaving.map(({ lease }) => lease)), ["gone", undefined, "gone"]);
+  assert.equal([store.batches, store.tickets.size, limiter.waiting], [[], 1, 4]);
+  // its renewal comes when the ticket has been handed over once more
+  await clock.tickAsync(900);
+  for (let lease = held.shift(); lease !== undefined; lease = held.shift()) {
+    await lease.release();
+    await settled();
+  }
+  assert.is(order.join(" "), "a b a b");
+  assert.equal([store.tickets.size, store.leases.size, limiter.waiting], [0, 0, 0]);
+});
+
+test("a reply about a ticket that was handed over is for the caller that has it now", async () => {
+  const { store, order, held, limiter, ask } = await full(1);
+  const controller = new AbortController();
+  const gone = limiter.acquire(1, { share: "a", signal: controller.signal }).catch(() => "gone");
+  await clock.tickAsync(0);
+  store.deaf = true;
+  await held.shift()?.release();
+  await settled();
+  ask("a");
+  await clock.tickAsync(290);
+  store.held = true;
+  await clock.tickAsync(20);
+  assert.is(store.batches.at(-1), "keep 2");
+  controller.abort();
+  await store.deliver();
+  assert.equal([await gone, order.join(""), limiter.active], ["gone", "a", 1]);
+});
+
+test("a caller with another weight takes no ticket", async () => {
+  const { store, order, limiter, ask, drain } = await full(1);
+  const controller = new AbortController();
+  const gone = limiter.acquire(1, { share: "a", signal: controller.signal }).catch(() => "gone");
+  await settled();
+  ask("b");
+  ask("a", { weight: 3 });
+  await settled();
+  store.batches.length = 0;
+  controller.abort();
+  await settled();
+  assert.equal([await gone, store.batches], ["gone", ["release 2", "acquire 4"]]);
+  await drain();
+  assert.is(order.join(""), "ab");
+});
+
+test("callers of a share that leave all at once leave nothing behind", async () => {
+  const { store, order, limiter, ask, drain } = await full(1);
+  const controller = new AbortController();
+  const options = { share: "a", signal: controller.signal };
+  const gone = Array.from({ length: 1000 }, () => limiter.acquire(1, options).catch(() => "gone"));
+  ask("b");
+  await settled();
+  store.batches.length = 0;
+  controller.abort();
+  await settled();
+  assert.ok((await Promise.all(gone)).every((outcome) => outcome === "gone"));
+  assert.equal([store.batches, limiter.waiting], [["release 2", "acquire 1002"], 1]);
+  await drain();
+  assert.is(order.join(""), "b");
+});
+
+test("close rejects every caller once, and gives their ticket back", async () => {
+  const { store, limiter } = await full(1);
+  const refused = Array.from({ length: 5 }, () => failure(() => limiter.acquire(1, { share: "a" })));
+  await settled();
+  await limiter.close();
+  const errors = await Promise.all(refused);
+  assert.ok(errors.every((error) => error instanceof LimiterClosedError));
+  assert.equal([store.tickets.size, limiter.waiting, limiter.stats.waiting], [0, 0, 0]);
+});
+
 test("processes get leases in turn, however many callers and shares each has", async () => {
   const { store, limiters, order, ask, drain } = await full(2, { processes: 3 });
   for (let i = 0; i < 60; i++) ask(`0 ${i % 7}`, {}, limiters[0]);

@@ -28,11 +28,11 @@ for (const one of orders.suites) {
 
 const NO_ANSWER = new Error("away");
 
-/** Several processes with one limiter, leases of 900 ms. */
-function open(limit: number, { processes = 1, maxWaiting = Infinity } = {}) {
+/** Several processes with one limiter. */
+function open(limit: number, { processes = 1, maxWaiting = Infinity, leaseMs = 900 } = {}) {
   const store = new HandLeaseStore();
   const whenUnavailable = "throw" as const;
-  const all = { name: "pages", leaseMs: 900, maxWaiting, timeoutMs: 100, whenUnavailable };
+  const all = { name: "pages", leaseMs, maxWaiting, timeoutMs: 100, whenUnavailable };
   const limiters = Array.from(
     { length: processes },
     () => new RemoteConcurrency(store, "key", limit, all, orders.fair),
@@ -200,6 +200,86 @@ test("a lost message costs a third of the lease at most", async () => {
   assert.equal(went, []);
   await clock.tickAsync(20);
   assert.equal(went, ["a"]);
+});
+
+/** Callers that hold each lease for 100 ms: 100 a second. @returns counts what happens in that time */
+async function loaded({ limiter, store }: ReturnType<typeof open>) {
+  let granted = 0;
+  const loop = async () => {
+    for (;;) {
+      await limiter.run(async () => {
+        granted += 1;
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      });
+    }
+  };
+  for (let i = 0; i < 40; i++) loop().catch(() => {});
+  return async (ms: number) => {
+    granted = 0;
+    store.batches.length = 0;
+    await clock.tickAsync(ms);
+    const questions = store.batches.filter((batch) => /^keep/.test(batch));
+    return { granted, questions: questions.length };
+  };
+}
+
+test("a silent connection costs two seconds, then half of the throughput at most, and few questions", async () => {
+  const opened = open(10, { leaseMs: 30_000 });
+  const count = await loaded(opened);
+  await count(1000);
+  assert.equal(await count(2000), { granted: 200, questions: 0 });
+  opened.store.deaf = true;
+  await count(2000);
+  // nothing can replace a shared connection
+  const { granted, questions } = await count(10_000);
+  assert.ok(granted >= 500, `${granted}`);
+  assert.ok(questions <= 10_000 / 50 + 1, `${questions}`);
+  opened.store.deaf = false;
+  await count(500);
+  assert.equal(await count(2000), { granted: 200, questions: 0 });
+  await opened.limiter.close();
+});
+
+test("a silent connection that does not answer is replaced, until messages come again", async () => {
+  const opened = open(10, { leaseMs: 30_000 });
+  const { store } = opened;
+  store.check = () => new Promise(() => {});
+  const count = await loaded(opened);
+  await count(1000);
+  store.deaf = true;
+  // that one does not open either
+  store.opening = new Promise(() => {});
+  await count(4000);
+  assert.is(store.subscriptions, 2);
+  store.opening = Promise.resolve();
+  store.check = () => Promise.resolve();
+  while (store.subscriptions < 3) await count(10);
+  store.deaf = false;
+  await count(500);
+  assert.equal(await count(1000), { granted: 100, questions: 0 });
+  assert.is(store.subscriptions, 3);
+  await opened.limiter.close();
+});
+
+test("while no message comes the store is asked for the tickets less and less often", async () => {
+  const { store, ask, went, holder } = await full(1, { leaseMs: 30_000 });
+  for (let i = 0; i < 100; i++) ask(`${i}`);
+  await clock.tickAsync(0);
+  const asked: number[] = [];
+  for (let ms = 0; ms < 9900; ms += 100) {
+    store.batches.length = 0;
+    await clock.tickAsync(100);
+    if (store.batches.length > 0) asked.push(ms + 100);
+    assert.ok(
+      store.batches.every((batch) => batch === "keep 2"),
+      String(store.batches),
+    );
+  }
+  assert.equal(asked, [1000, 3000, 7000]);
+  store.deaf = true;
+  await holder.release();
+  await clock.tickAsync(8000);
+  assert.equal(went, ["0"]);
 });
 
 test("a grant without a message: a connection that does not answer is replaced once", async () => {

@@ -272,6 +272,66 @@ verbs("an abort ends a tryAcquire in the line", async () => {
   assert.equal([waiting.at, String(waiting.error)], [50, "Error: enough"]);
 });
 
+verbs(
+  "a caller that leaves the window gives its instant to the next one of its share",
+  async () => {
+    const rows = [
+      { next: {}, expected: "a b c" },
+      { next: { permits: 2 }, expected: "b a2 c" },
+      { next: { weight: 2 }, expected: "b a c" },
+      { next: { timeoutMs: 90 }, expected: "b c" },
+    ];
+    for (const { next, expected } of rows) {
+      const { permits = 1, timeoutMs, ...more } = next;
+      const { clock, limiter, order, acquire } = await busy();
+      const controller = new AbortController();
+      const gone = acquire("a", 1, { signal: controller.signal });
+      acquire("b");
+      await clock.advance(0);
+      acquire("c");
+      if (timeoutMs === undefined) acquire("a", permits, more);
+      else void limiter.tryAcquire(1, { share: "a", timeoutMs });
+      controller.abort(new Error("gone"));
+      assert.is(limiter.stats.waiting, 3);
+      await clock.advance(100);
+      assert.is(order.length, 1, "the first instant is used");
+      await clock.advance(1000);
+      assert.equal([String(gone.error), order.join(" ")], ["Error: gone", expected]);
+      assert.is(limiter.stats.waiting, 0);
+      await limiter.close();
+    }
+  },
+);
+
+verbs("when a caller leaves, none overtakes another one of its share in the window", async () => {
+  const { clock, acquire, many } = await busy();
+  const controller = new AbortController();
+  acquire("a", 1, { signal: controller.signal });
+  const behind = many("a", 2);
+  await clock.advance(0);
+  controller.abort();
+  await clock.advance(1000);
+  assert.equal(
+    behind.map(({ at }) => at),
+    [100, 200],
+  );
+});
+
+verbs("callers of a share that leave all at once leave nothing behind", async () => {
+  const { clock, limiter, order, many } = await busy();
+  const controller = new AbortController();
+  const gone = many("a", 1000, { signal: controller.signal });
+  many("b", 2);
+  await clock.advance(0);
+  controller.abort(new Error("gone"));
+  await clock.advance(0);
+  assert.ok(gone.every(({ error }) => String(error) === "Error: gone"));
+  assert.is(limiter.stats.waiting, 2);
+  await clock.advance(300);
+  assert.is(order.join(""), "bb");
+  assert.is((await limiter.peek()).waitMs, 0);
+});
+
 verbs("a reservation is booked at once, and its share is charged for it", async () => {
   const { clock, order, limiter, many } = await busy();
   many("x", 2);
