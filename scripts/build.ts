@@ -27,7 +27,7 @@ const ES_ONLY = ["p-queue"];
 const FOREIGN = /^(?:import .*|\}) from "(?!\.)[^"]+";$|^import "(?!\.)/m;
 
 /** A generated constant that uses no other constant. */
-const CONSTANT = /^export const (\w+) = (".*?"|\{\s+name: .*?\});$/gms;
+const CONSTANT = /^export const (\w+) = (".*?"|\{\s+0: .*?\});$/gms;
 
 /** The name of a function that a module exports. */
 const FUNCTION = /(?<=^export (?:async )?function\*? )\w+/gm;

@@ -2,7 +2,7 @@
 //
 // - A line `--> name` stays: it is replaced later by the script of that name.
 // - Each script is an export of its own, so a bundle contains only those that it uses. The twins of algorithms are also
-//   in a table by name.
+//   in a table by name, and without their hot paths in a list.
 // - Constants (a line `local NAME = number`, in the script or in frame.lua) are inlined: a Lua function is cheaper to
 //   create when it closes over fewer variables.
 // - hot.lua becomes a string with the lines that are equal for all twins with the mark `--> hot`, which names the two
@@ -21,6 +21,7 @@ const TARGET = "src/stores/redis/lua.gen.ts";
 const CONSTANT = /^local ([A-Z_]+) = (-?[\d.]+(?:e-?\d+)?)$/;
 /** Matches a line with a comment; the first group is the code before it. A mark (`-->`) is not a comment. */
 const COMMENT = /^((?:"[^"]*"|(?!--).)*)--(?!>).*$/;
+const REGISTERED = /^algorithms\.(\w) = \{/m;
 const HOT = /^--> hot (\w+) (\w+)$/;
 /** Marks that only this script reads. */
 const READ_HERE = /^--> (?:hot \w+ \w+|callers|numbers|grants|granted)\n/gm;
@@ -136,12 +137,29 @@ const textOf = (lines = "") => JSON.stringify(minified(lines, names));
 const scripts = [...shared.map((name) => [name, linesOfScript.get(name)]), ["hot", hot.common]].map(
   ([name = "", lines]) => `export const ${camel(name)} = ${textOf(lines)};`,
 );
+/** Returns the code under which a twin is registered. */
+function codeOf(name: string): string {
+  const [, code = ""] = REGISTERED.exec(linesOf.get(name)?.join("\n") ?? "") ?? [];
+  return code;
+}
+
+const coldTwins = twins.map((name) => `  { ${fieldsOf(name)} },`);
 const twinTexts = twins.map((name) => {
-  const parts = hotParts.get(name)?.map(([mark, lines]) => `\n    ${mark}: ${textOf(lines)},`);
-  const path = parts === undefined ? "" : `\n  hot: {${parts.join("")}\n  },`;
-  const fields = `\n  name: "${name}",\n  lua: ${textOf(linesOfScript.get(name))},${path}\n`;
-  return `export const ${camel(name)}: LuaTwin = {${fields}};`;
+  const lua = `export const ${camel(name)}Lua = ${textOf(linesOfScript.get(name))};`;
+  const parts = hotParts.get(name)?.map(([mark, lines]) => `\n  ${mark}: ${textOf(lines)},`);
+  if (parts === undefined) return `${lua}\n${twinOf(name, fieldsOf(name))}`;
+  const hot = `export const ${camel(name)}Hot = {${parts.join("")}\n};`;
+  return `${lua}\n${hot}\n${twinOf(name, `${fieldsOf(name)}, hot: ${camel(name)}Hot`)}`;
 });
+
+function fieldsOf(name: string): string {
+  return `name: "${name}", code: "${codeOf(name)}", lua: ${camel(name)}Lua`;
+}
+
+function twinOf(name: string, fields: string): string {
+  return `export const ${camel(name)}: LuaTwin = {\n  ${fields.replaceAll(", ", ",\n  ")},\n};`;
+}
+
 const table = twins.map((name) => `  ${/-/.test(name) ? `"${name}": ${camel(name)}` : name},`);
 const text = `// Generated from the .lua files by scripts/embed-lua.ts: edit those, then \`npm run lua\`.
 import type { LuaTwin } from "./lua-twin.ts";
@@ -152,6 +170,11 @@ ${[...scripts, ...twinTexts].join("\n")}
 export const luaTwins: Readonly<Record<string, LuaTwin>> = {
 ${table.join("\n")}
 };
+
+/** The twins of all algorithms without their hot paths. A bundle may contain these alone. */
+export const coldTwins: readonly LuaTwin[] = [
+${coldTwins.join("\n")}
+];
 `;
 
 if (!process.argv.includes("--check")) writeFileSync(TARGET, text);

@@ -50,6 +50,7 @@ export {
   type DiagnosticsSource,
   diagnostics,
   type LimitIgnoredMessage,
+  type OtherAlgorithmsMessage,
   type RecoveredMessage,
   type RefusedMessage,
   type RolledBackMessage,

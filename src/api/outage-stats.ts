@@ -53,6 +53,7 @@ export class OutageStats {
   readonly processes: ProcessCounter | undefined;
   #outage: Outage | undefined;
   #ended = false;
+  #hasPublishedOthers = false;
 
   constructor(limiter: string, processes?: ProcessCounter) {
     this.#source = { limiter };
@@ -124,6 +125,14 @@ export class OutageStats {
     this.counts.rollbacks += 1;
     const { rolledBack } = diagnostics;
     if (rolledBack.hasSubscribers) rolledBack.publish({ limiter, lost });
+  }
+
+  /** Called when the state in the store has been used with other algorithms too. */
+  shared(others: readonly string[]): void {
+    const { otherAlgorithms } = diagnostics;
+    if (this.#hasPublishedOthers || !otherAlgorithms.hasSubscribers) return;
+    this.#hasPublishedOthers = true;
+    otherAlgorithms.publish({ ...this.#source, others });
   }
 
   /** Counts an error with which a call fails, and returns it. */

@@ -97,6 +97,12 @@ export interface RolledBackMessage extends DiagnosticsSource {
   readonly lost: number;
 }
 
+/** Other code uses the limiter's name with other algorithms: an old version during a deploy, or a mistake. */
+export interface OtherAlgorithmsMessage extends DiagnosticsSource {
+  /** The algorithms of each other version: `"gcra"`, `"smooth + fixed-window"`. */
+  readonly others: readonly string[];
+}
+
 type Subscriber<Message> = (message: Message, name: string) => void;
 
 /** A channel of `diagnostics_channel`, or a replacement where the platform has none. */
@@ -193,4 +199,6 @@ export const diagnostics = {
   limitIgnored: /* @__PURE__ */ open<LimitIgnoredMessage>("limitIgnored"),
   /** `smooth-limiter:rolledBack`: the state of a limiter in its store went back in time. */
   rolledBack: /* @__PURE__ */ open<RolledBackMessage>("rolledBack"),
+  /** `smooth-limiter:otherAlgorithms`: other code uses the name with other algorithms. Once for each limiter. */
+  otherAlgorithms: /* @__PURE__ */ open<OtherAlgorithmsMessage>("otherAlgorithms"),
 } as const;

@@ -116,9 +116,11 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     this.#counter = undefined;
   }
 
-  #noted(reply: Pick<StoreReply, "inForce" | "notes">): void {
-    this.#parts.inForce.replied(reply);
-    this.#parts.stats.processes?.used();
+  #noted(reply: Pick<StoreReply, "inForce" | "notes" | "others">): void {
+    const { inForce, stats } = this.#parts;
+    inForce.replied(reply);
+    if (reply.others !== undefined) stats.shared(reply.others);
+    stats.processes?.used();
   }
 
   /** Converts an instant of the limiter's clock to the time that is sent to the store. */
@@ -140,7 +142,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   }
 
   /** Processes the reply to a request to several limiters. */
-  replied(reply: Pick<StoreReply, "inForce" | "notes">): void {
+  replied(reply: Pick<StoreReply, "inForce" | "notes" | "others">): void {
     this.#noted(reply);
     if (!this.isAway) this.#parts.stats.answered();
   }

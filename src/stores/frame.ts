@@ -5,8 +5,12 @@
  *
  * 1. **Decode.** The state contains the numbers under which it was written. If the caller's code declares
  *    different numbers, the state is converted to them (`resize`), unless numbers were set at run time in
- *    place of the declared ones. If the numbers belong to other algorithms, the limiter starts with a new
- *    state.
+ *    place of the declared ones.
+ *    If the numbers belong to other algorithms, another version of the code has written the state: an old one
+ *    during a deploy, say. Each version goes on with a state of its own, and what one takes is taken from the
+ *    others too, as far as they have it. So each version stays within its own bound, and all together within
+ *    the sum, in any pattern. A version that is new starts with what the last writer had used. A state is
+ *    dropped when the version's own grants have no effect any more.
  * 2. **Apply the clock.** Instants are microseconds after the state's base. If the clock is earlier than
  *    the last write, it has stepped back: time continues from that write, so no permits are gained. After
  *    2^32 microseconds (71 minutes) the state moves to a later base, so that fractions stay exact.
@@ -23,7 +27,7 @@
 
 import { type BatchId, LostReplyError } from "./batch-id.ts";
 import { resolveLimits } from "./limits-elsewhere.ts";
-import { PolicyStates } from "./policy-states.ts";
+import { codesOf, PolicyStates } from "./policy-states.ts";
 import {
   decodeState,
   encodeState,
@@ -137,7 +141,7 @@ export class Frame {
     return numbers;
   }
 
-  #load({ base, last, batchIds, numbers, settings, doubles }: SavedState): void {
+  #load({ base, last, batchIds, numbers, settings, others, doubles }: SavedState): void {
     const { declared } = this.#options;
     this.#callers = batchIds;
     this.#writtenUnder = numbers;
@@ -148,16 +152,11 @@ export class Frame {
       this.#inForce = setting.slice(declared.length + 1);
       this.#notes = [];
       this.#states.closed = new Set();
-      if (codes(this.#inForce) !== codes(declared))
+      if (codesOf(this.#inForce) !== codesOf(declared))
         throw new RangeError("a setting of other algorithms");
     }
-    if (numbers !== this.#inForce && codes(numbers) !== codes(this.#inForce)) {
-      // the name is now used for other algorithms
-      this.#states.start(this.#inForce);
-      return;
-    }
     const fields = doubles.values();
-    this.#states.load(numbers, () => {
+    this.#states.load([numbers, ...others], () => {
       const { value = Number.NaN } = fields.next();
       if (Number.isNaN(value)) throw new RangeError("a field is missing, or not a number");
       return value;
@@ -165,12 +164,15 @@ export class Frame {
     const [pausedUntil = 0, ...rest] = fields;
     if (rest.length > 0 || Number.isNaN(pausedUntil)) throw new RangeError("too many fields");
     this.#states.pausedUntil = pausedUntil;
-    this.#applyClock(base, last);
-    if (numbers !== this.#inForce) this.#states.resize(this.#inForce);
+    const written = this.#applyClock(base, last);
+    this.#states.use(this.#inForce, written);
   }
 
-  /** @param base the base of the instants in the state, which was written at base + last */
-  #applyClock(base: number, last: number): void {
+  /**
+   * @param base the base of the instants in the state, which was written at base + last
+   * @returns the instant of that write
+   */
+  #applyClock(base: number, last: number): number {
     const states = this.#states;
     const { now, tolerance = 0 } = this.#options;
     const behind = base + last - now;
@@ -187,6 +189,7 @@ export class Frame {
       states.base = base;
       states.now = now - base;
     }
+    return Math.min(states.now, base + last - states.base);
   }
 
   // -- requests --
@@ -206,11 +209,17 @@ export class Frame {
   /** Returns the first fields of the reply to this batch. */
   head(batchId: BatchId | undefined): Omit<StoreReply, "answers"> {
     const notes = this.#notes;
+    const others = this.#states.otherAlgorithms;
     const remembered = this.#lastOf(batchId);
     const isNext = remembered === undefined || remembered + 1 === batchId?.number;
     const head = { inForce: this.#inForce };
-    if (isNext && notes.length === 0) return head;
-    return { ...head, ...(notes.length > 0 && { notes }), ...(!isNext && { remembered }) };
+    if (isNext && notes.length === 0 && others.length === 0) return head;
+    return {
+      ...head,
+      ...(notes.length > 0 && { notes }),
+      ...(others.length > 0 && { others }),
+      ...(!isNext && { remembered }),
+    };
   }
 
   /** Adds the answers to a request. */
@@ -358,6 +367,7 @@ export class Frame {
       batchIds: batchId === undefined ? others : [...others, batchId].slice(-MOST_CALLERS),
       numbers: this.#inForce,
       settings,
+      others: states.others,
       doubles: isPaused ? [...states.dump(), states.pausedUntil] : states.dump(),
     };
     const bytes = encodeState(state);
@@ -366,9 +376,4 @@ export class Frame {
     const lifeMs = Math.ceil(states.lifetime() / 1000) + slackMs;
     return { bytes, state, lifeMs: Math.min(LONGEST_MS, lifeMs) };
   }
-}
-
-/** Returns the codes of the algorithms: the first character of each line. */
-function codes(numbers: string): string {
-  return numbers.replace(/^(.).*$/gm, "$1");
 }

@@ -1,6 +1,6 @@
 /**
  * The states of a limiter's policies at one instant, in the frame of one call: what a store keeps beside
- * the states themselves.
+ * the states themselves; and the states of other versions of the code, which declare other algorithms.
  *
  * Times are microseconds after `base`.
  */
@@ -26,6 +26,16 @@ export interface Alone {
   readonly open: readonly boolean[];
 }
 
+/** The states under the policies that one version of the code declares. */
+interface Version {
+  readonly numbers: string;
+  readonly policies: readonly Policy[];
+  readonly parts: readonly SinglePolicyState[];
+  readonly joint: JointPolicyState;
+  /** For a version that is not the caller's: when nothing that it has granted has an effect any more. */
+  ends: number;
+}
+
 export class PolicyStates {
   base: number;
   now: number;
@@ -33,30 +43,43 @@ export class PolicyStates {
   pausedUntil = 0;
   /** The policies with a limit that is kept in a key and is 0 now. */
   closed: ReadonlySet<number> = new Set();
-  #policies: readonly Policy[] = [];
-  #parts: readonly SinglePolicyState[] = [];
-  #joint = new JointPolicyState([], []);
+  /** The caller's version. */
+  #own: Version = {
+    numbers: "",
+    policies: [],
+    parts: [],
+    joint: new JointPolicyState([], []),
+    ends: 0,
+  };
+  #others: readonly Version[] = [];
 
   constructor(base: number, now: number) {
     this.base = base;
     this.now = now;
   }
 
+  /** Starts anew, without other versions. */
   start(numbers: string): void {
-    this.#open(numbers, (policy) => startOf(policy, this.now, this.base));
+    this.#own = this.#started(numbers, this.now);
+    this.#others = [];
+  }
+
+  #started(numbers: string, at: number): Version {
+    return versionOf(numbers, (policy) => startOf(policy, at, this.base));
   }
 
   /**
+   * @param numbers those of the last writer's version, then those of others
    * @param next the fields of the states, one after the other
    * @throws RangeError if a field is not valid
    */
-  load(numbers: string, next: () => number): void {
+  load([numbers = "", ...others]: readonly string[], next: () => number): void {
     const length = () => {
       const value = next();
       if (Number.isInteger(value) && value >= 0 && value < 2 ** 32) return value;
       throw new RangeError(`a list of ${value} numbers`);
     };
-    this.#open(numbers, (policy) => {
+    const stateOf = (policy: Policy) => {
       if (policy.numbers.some(Number.isNaN)) throw new RangeError("numbers that are none");
       const state = policy.algorithm.start(policy, 0) as Fields;
       for (const field of Object.keys(state)) {
@@ -69,46 +92,79 @@ export class PolicyStates {
         }
       }
       return state;
+    };
+    this.#own = versionOf(numbers, stateOf);
+    this.#others = others.map((text) => {
+      const ends = next();
+      return { ...versionOf(text, stateOf), ends };
     });
   }
 
-  #open(numbers: string, stateOf: (policy: Policy) => unknown): void {
-    this.#policies = policiesOf(numbers);
-    this.#parts = this.#policies.map((policy) => new SinglePolicyState(policy, stateOf(policy)));
-    this.#joint = new JointPolicyState([], this.#parts);
+  /**
+   * Goes on with the version of the code that declares these numbers. If the last writer was a version with
+   * other algorithms, its state is kept for as long as it matters, and a version that is new starts with
+   * what the last writer had used at its last write.
+   *
+   * @param written the instant of that: a refusal is not written, so a new version must not start at each
+   *   of its calls
+   */
+  use(numbers: string, written: number): void {
+    const { now } = this;
+    const last = this.#own;
+    if (last.numbers !== numbers && codesOf(last.numbers) !== codesOf(numbers)) {
+      const known = this.#others.find((other) => codesOf(other.numbers) === codesOf(numbers));
+      // what others take later does not keep a version: only what it has granted itself must be remembered
+      last.ends = now + last.joint.lifetime(now);
+      this.#others = [...this.#others.filter((other) => other !== known), last];
+      this.#own = known ?? this.#started(numbers, written);
+      if (known === undefined) charge(this.#own, written, last.joint.deficit(written));
+    }
+    this.#others = this.#others.filter(({ ends }) => ends > now);
+    if (this.#own.numbers !== numbers) this.resize(numbers);
+  }
+
+  /** The numbers of other versions, as `load` gets them. */
+  get others(): readonly string[] {
+    return this.#others.map((other) => other.numbers);
+  }
+
+  /** The algorithms of each other version. */
+  get otherAlgorithms(): readonly string[] {
+    return this.#others.map(({ policies }) =>
+      policies.map(({ algorithm }) => algorithm.name).join(" + "),
+    );
   }
 
   /** Returns the fields of the states, in the order in which `load` reads them. */
   dump(): number[] {
-    const dumped: number[] = [];
-    for (const { state } of this.#parts) {
-      for (const value of Object.values(state as Fields)) {
-        if (typeof value === "number") dumped.push(value);
-        else for (const number of [value.length, ...value]) dumped.push(number);
-      }
-    }
+    const dumped = fieldsOf(this.#own);
+    for (const other of this.#others) dumped.push(other.ends, ...fieldsOf(other));
     return dumped;
   }
 
   shift(by: number): void {
-    this.#joint.shift(by);
+    for (const version of [this.#own, ...this.#others]) {
+      version.joint.shift(by);
+      version.ends += by;
+    }
     this.pausedUntil += by;
   }
 
   resize(numbers: string): void {
-    this.#policies = policiesOf(numbers);
-    this.#joint.resize(this.now, this.#policies, this.base);
+    const policies = policiesOf(numbers);
+    this.#own.joint.resize(this.now, policies, this.base);
+    this.#own = { ...this.#own, numbers, policies };
   }
 
   /** Returns a number of permits for each policy. */
   amounts(amount: Amount): readonly number[] {
-    return this.#parts.map((_, i) => (typeof amount === "number" ? amount : (amount[i] ?? 0)));
+    return this.#own.parts.map((_, i) => (typeof amount === "number" ? amount : (amount[i] ?? 0)));
   }
 
   /** Returns the first instant at or after `from` on which all policies agree; `Infinity`: never. */
   earliest(from: number, permits: readonly number[]): number {
     if (this.refusing(permits) >= 0) return Infinity;
-    const at = this.#joint.earliest(from, permits);
+    const at = this.#own.joint.earliest(from, permits);
     if (Number.isNaN(at)) throw new RangeError("an instant that is not a number");
     return at;
   }
@@ -121,19 +177,21 @@ export class PolicyStates {
    */
   take(at: number, permits: readonly number[]): readonly number[] {
     const waits = at > this.now;
-    const algorithms = this.#policies.map(({ algorithm }) => algorithm);
+    const { policies, parts } = this.#own;
+    const algorithms = policies.map(({ algorithm }) => algorithm);
     const only = algorithms.length === 1 ? algorithms[0] : undefined;
-    const receipts = this.#parts.map((part, i) => {
+    const receipts = parts.map((part, i) => {
       const asked = permits[i] ?? 0;
       if (asked === 0) return 0;
       return part.take(at, asked) + (algorithms[i]?.receiptIsTime ? this.base : 0);
     });
     if (waits && !only?.receiptIsTime) {
-      for (const [i, part] of this.#parts.entries()) {
+      for (const [i, part] of parts.entries()) {
         const says = !algorithms[i]?.receiptIsTime && (permits[i] ?? 0) > 0;
         receipts.push(says ? this.#promisedUntil(part) : 0);
       }
     }
+    this.#chargeOthers(permits);
     // no later request overtakes one that was promised an instant
     if (waits && !only?.inOrder) this.pausedUntil = Math.max(this.pausedUntil, at);
     return receipts.some((receipt) => receipt !== 0) ? receipts.map(unsigned) : [];
@@ -149,9 +207,10 @@ export class PolicyStates {
    * was the last one, only as many permits come back as the algorithm can keep.
    */
   giveBack(permits: readonly number[], receipts: readonly number[]): void {
-    this.#policies.forEach((policy, i) => {
+    const { policies, parts } = this.#own;
+    policies.forEach((policy, i) => {
       const { algorithm } = policy;
-      const part = this.#parts[i] as SinglePolicyState;
+      const part = parts[i] as SinglePolicyState;
       const { state } = part;
       const given = permits[i] ?? 0;
       const receipt = receipts[i] ?? 0;
@@ -162,24 +221,29 @@ export class PolicyStates {
         return;
       }
       const until = this.#promisedUntil(part);
-      const isLast = until <= this.now + this.base || until === receipts[this.#parts.length + i];
+      const isLast = until <= this.now + this.base || until === receipts[parts.length + i];
       if (isLast) algorithm.giveBack(policy, state, this.now, given, receipt);
       else algorithm.keep?.(policy, state, given);
     });
   }
 
   refund(permits: readonly number[]): void {
-    this.#joint.giveBack(this.now, permits);
+    this.#own.joint.giveBack(this.now, permits);
   }
 
   /** Charges permits that were used outside of this state, in accordance with the policies. */
   settle(permits: readonly number[]): void {
-    this.#joint.settle(this.now, permits);
+    this.#own.joint.settle(this.now, permits);
+    this.#chargeOthers(permits);
+  }
+
+  #chargeOthers(permits: readonly number[]): void {
+    for (const other of this.#others) charge(other, this.now, permits);
   }
 
   /** Returns the first closed policy that is asked for permits; -1 if there is none. */
   refusing(permits: readonly number[]): number {
-    return this.#parts.findIndex((_, i) => this.closed.has(i) && (permits[i] ?? 0) > 0);
+    return this.#own.parts.findIndex((_, i) => this.closed.has(i) && (permits[i] ?? 0) > 0);
   }
 
   /**
@@ -187,11 +251,11 @@ export class PolicyStates {
    * them wait; -1 if there is none.
    */
   overflowing(permits: readonly number[]): number {
-    return this.#joint.overflowing(this.now, permits);
+    return this.#own.joint.overflowing(this.now, permits);
   }
 
   alone(from: number, permits: readonly number[]): Alone {
-    const instants = this.#joint.instants(from, permits);
+    const instants = this.#own.joint.instants(from, permits);
     const open = instants.map((instant, i) => {
       return instant <= this.now && !(this.closed.has(i) && (permits[i] ?? 0) > 0);
     });
@@ -200,7 +264,7 @@ export class PolicyStates {
 
   quotas(open: readonly boolean[]): PolicyQuota[] {
     const pausedMs = toMillis(this.pausedUntil - this.now);
-    return this.#joint.quotas(this.now).map((own, i) => {
+    return this.#own.joint.quotas(this.now).map((own, i) => {
       const isClosed = this.closed.has(i);
       const remaining = isClosed || pausedMs > 0 ? 0 : own.remaining;
       return {
@@ -215,13 +279,49 @@ export class PolicyStates {
 
   /** Returns for each policy how many permits it lacks to be full. */
   deficit(): readonly number[] {
-    return this.#joint.deficit(this.now);
+    return this.#own.joint.deficit(this.now);
   }
 
   /** Returns for how many microseconds the states must be kept. */
   lifetime(): number {
-    return Math.max(this.pausedUntil - this.now, this.#joint.lifetime(this.now));
+    const { now } = this;
+    const ends = this.#others.map((other) => other.ends - now);
+    return Math.max(this.pausedUntil - now, this.#own.joint.lifetime(now), ...ends);
   }
+}
+
+function versionOf(numbers: string, stateOf: (policy: Policy) => unknown): Version {
+  const policies = policiesOf(numbers);
+  if (policies.length !== numbers.split("\n").length) throw new RangeError("an unknown algorithm");
+  const parts = policies.map((policy) => new SinglePolicyState(policy, stateOf(policy)));
+  return { numbers, policies, parts, joint: new JointPolicyState([], parts), ends: 0 };
+}
+
+function fieldsOf({ parts }: Version): number[] {
+  const fields: number[] = [];
+  for (const { state } of parts) {
+    for (const value of Object.values(state as Fields)) {
+      if (typeof value === "number") fields.push(value);
+      else for (const number of [value.length, ...value]) fields.push(number);
+    }
+  }
+  return fields;
+}
+
+/**
+ * Charges a version what another one takes, as far as it has that: it is left with no debt that is not its own.
+ * Policies correspond by their order; those that the other one has not get what its last one gets.
+ */
+function charge({ parts }: Version, now: number, permits: readonly number[]): void {
+  for (const [i, part] of parts.entries()) {
+    const taken = Math.min(permits[i] ?? permits.at(-1) ?? 0, part.quota(now).remaining);
+    if (taken > 0) part.take(now, taken);
+  }
+}
+
+/** Returns the codes of the algorithms: the first character of each line. */
+export function codesOf(numbers: string): string {
+  return numbers.replace(/^(.).*$/gm, "$1");
 }
 
 /** The policies of the numbers that were read last: it takes longer to read them than to use them. */

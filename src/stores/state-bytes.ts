@@ -8,11 +8,13 @@
  *     u8       the number of callers with a known last batch
  *     8, u32 … each such caller, 8 ASCII characters, and the number of its last batch; the latest last
  *     text     the numbers: those in force, then, each after a tab, "declared=in force" for those that
- *              were set at run time
+ *              were set at run time, then, each after a vertical tab, those of other versions
  *     f64 …    the fields of each policy; a list is its length and then its numbers
+ *     f64 …    for each other version the instant at which it ends, and the fields of its policies
  *     f64      the instant before which no request is granted; only if it is in the future
  *
- * Instants are microseconds after base, so that they keep their fractions in a double.
+ * Instants are microseconds after base, so that they keep their fractions in a double. Other versions are
+ * those of code that declares other algorithms under the same name.
  */
 
 import type { BatchId } from "./batch-id.ts";
@@ -39,7 +41,9 @@ export interface SavedState {
   readonly batchIds: readonly BatchId[];
   readonly numbers: string;
   readonly settings: readonly string[];
-  /** The fields of all policies, and after them the instant before which no request is granted, if any. */
+  /** The numbers of other versions. */
+  readonly others: readonly string[];
+  /** The fields of all policies, those of other versions, and after them the instant before which no request is granted, if any. */
   readonly doubles: readonly number[];
 }
 
@@ -77,9 +81,14 @@ function encodeText(text: string): Uint8Array {
   return lastBytes;
 }
 
+function textOf({ numbers, settings, others }: SavedState): string {
+  const own = settings.length === 0 ? numbers : [numbers, ...settings].join("\t");
+  return others.length === 0 ? own : [own, ...others].join("\v");
+}
+
 export function encodeState(state: SavedState): Uint8Array {
-  const { base, last, batchIds, numbers, settings, doubles } = state;
-  const text = encodeText(settings.length === 0 ? numbers : [numbers, ...settings].join("\t"));
+  const { base, last, batchIds, doubles } = state;
+  const text = encodeText(textOf(state));
   if (text.length > LONGEST_NUMBERS) {
     throw new TooLongError(
       `the numbers of all policies, and of those set at run time, take ${text.length} bytes; at most ` +
@@ -124,20 +133,11 @@ export function decodeState(bytes: Uint8Array): SavedState {
     const caller = String.fromCharCode(...bytes.subarray(at, at + CALLER_LENGTH));
     batchIds.push({ caller, number: view.getUint32(at + CALLER_LENGTH, true) });
   }
-  const [numbers = "", ...settings] = DECODER.decode(bytes.subarray(textAt, from)).split("\t");
-  if (!/^[a-z][\dI]/.test(numbers)) throw new StateError(bytes);
+  const [own = "", ...others] = DECODER.decode(bytes.subarray(textAt, from)).split("\v");
+  const [numbers = "", ...settings] = own.split("\t");
+  if (![numbers, ...others].every((text) => /^[a-z][\dI]/.test(text))) throw new StateError(bytes);
   const doubles: number[] = [];
   for (let at = from; at < bytes.byteLength; at += 8) doubles.push(view.getFloat64(at, true));
   const base = view.getUint32(0, true) * UNIT;
-  return { base, last: view.getUint32(4, true), batchIds, numbers, settings, doubles };
-}
-
-/** Returns the state as readable text, for the messages of tests. */
-export function describeState(bytes: Uint8Array | null | undefined): string {
-  if (!bytes) return "nothing";
-  const { base, last, batchIds, numbers, settings, doubles } = decodeState(bytes);
-  const fields = doubles.map((double) => (Object.is(double, -0) ? "-0" : double));
-  const text = JSON.stringify([numbers, ...settings].join("\t"));
-  const callers = batchIds.map(({ caller, number }) => `${caller} ${number}`);
-  return `base ${base / UNIT}, last ${last}, [${callers}], ${text}, ${fields.join(" ")}`;
+  return { base, last: view.getUint32(4, true), batchIds, numbers, settings, others, doubles };
 }

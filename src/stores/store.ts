@@ -83,6 +83,8 @@ export interface CombinedReply {
   readonly parts: readonly {
     readonly inForce: string;
     readonly notes?: readonly LimitNote[];
+    /** As in `StoreReply`. */
+    readonly others?: readonly string[];
     /** The result for this limiter alone. */
     readonly fate: Fate;
     /** The state of this limiter, after the take if there was one. Receipts as for `reserve`. */
@@ -133,6 +135,8 @@ export interface StoreReply {
   readonly inForce: string;
   /** Notes about policies with a limit that is kept in a key and is 0 or not valid. */
   readonly notes?: readonly LimitNote[];
+  /** The algorithms of other versions of the code that use the name; absent: there is none. */
+  readonly others?: readonly string[];
   /** An answer for each request, in order; for `reserve` as many as its count. */
   readonly answers: readonly Answer[];
   /**

@@ -20,7 +20,7 @@ type Call = (asked: Asked) => Promise<unknown>;
 /** One place, which each caller holds that long. */
 function held(limiter: ConcurrencyLimiter | RemoteConcurrency, ms: number): Call {
   return async (asked) => {
-    const lease = await limiter.acquire(asked);
+    const lease = await limiter.acquire(1, asked);
     setTimeout(() => void lease.release(), ms);
   };
 }

@@ -19,6 +19,7 @@ function bytesOf(numbers: readonly Policy[], ...settings: (readonly Policy[])[][
     batchIds: [{ caller: "12345678", number: 1 }],
     numbers: writePolicies(numbers),
     settings: settings.map((pair) => pair.map((policies) => writePolicies(policies)).join("=")),
+    others: [],
     doubles: [0, 0],
   });
 }

@@ -9,10 +9,10 @@ import {
   StoreRateLimiter,
   StoreUnavailableError,
 } from "../../src/store.ts";
-import { describeState } from "../../src/stores/state-bytes.ts";
 import type { StoreRequest } from "../../src/stores/store.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { failure } from "../support/limiter/watch.ts";
+import { describeState } from "../support/stores/describe-state.ts";
 import { MapBackend } from "../support/stores/map-backend.ts";
 import { suite } from "../support/suite.ts";
 

@@ -3,14 +3,14 @@ import fc from "fast-check";
 import { Redis } from "ioredis";
 import { freshUrl } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
-import { writePolicies } from "../../src/algorithms/index.ts";
+import { readPolicies, writePolicies } from "../../src/algorithms/index.ts";
 import { BatchCounters, type BatchId, LostReplyError } from "../../src/stores/batch-id.ts";
 import { FrameStore } from "../../src/stores/frame-store.ts";
 import { type ScriptRunner, scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
-import { describeState } from "../../src/stores/state-bytes.ts";
 import type { CombinedPart, StoreRequest } from "../../src/stores/store.ts";
 import { samplePolicies } from "../support/algorithms/samples.ts";
+import { describeState } from "../support/stores/describe-state.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";
 
@@ -24,20 +24,27 @@ const LIMIT_KEYS = ["limit 1", "limit 2"];
 const keptAt = fc.constantFrom(undefined, undefined, 1, 2);
 const keptLimit = fc.constantFrom(undefined, undefined, "0", "3", "-1", "many", "2.5", "1e3");
 
-/**
- * One or two policies; each limiter is declared with one of two sets of numbers. Limits of some
- * policies are kept in keys.
- */
-const limiter = fc
+/** One or two policies, in two sets of numbers. Limits of some policies are kept in keys. */
+const version = fc
   .array(fc.constantFrom(...samplePolicies), { minLength: 1, maxLength: 2 })
   .chain((kinds) => {
     const numbers = fc.tuple(...kinds.map((kind) => fc.constantFrom(...kind)));
     return fc.tuple(fc.tuple(numbers, numbers), fc.tuple(...kinds.map(() => keptAt)));
   })
   .map(([both, kept]) => ({
-    names: both[0].map(({ algorithm }) => algorithm.name),
     declared: both.map((policies) => writePolicies(policies, kept)),
     set: writePolicies(both[1]),
+  }));
+/**
+ * Each limiter is declared in two ways: with other numbers, or with other algorithms. These have another
+ * script, so all requests of a call use one of them.
+ */
+const limiter = fc
+  .tuple(version, version, fc.constantFrom(false, false, true))
+  .map(([{ declared, set }, other, hasVersions]) => ({
+    declared: [String(declared[0]), String((hasVersions ? other : { declared }).declared[1])],
+    set,
+    hasVersions,
   }));
 const permits = fc.constantFrom(1, 1, 1, 2, 3, 0.5, 7, 1e6);
 const micros = fc.oneof(
@@ -149,9 +156,10 @@ async function outcome<T>(promise: Promise<T>): Promise<T | LostReplyError> {
 
 async function agree({ limiters, steps }: History, id: number): Promise<number> {
   const frame = new FrameStore();
-  const stores = limiters.map(
-    ({ names }) => new RedisStore(runner, PREFIX, twinsOf(names), LIMIT_KEYS),
-  );
+  const storeFor = (declared: string) => {
+    const names = readPolicies(declared).map(({ algorithm }) => algorithm.name);
+    return new RedisStore(runner, PREFIX, twinsOf(names), LIMIT_KEYS);
+  };
   const key = (member: number) => `${id}:${member}`;
   const numbers = (member: number, which: number) => String(limiters[member]?.declared[which]);
   const counters = limiters.map(() => new BatchCounters(() => {}));
@@ -187,11 +195,13 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
         await redis.set(key, limit);
       }
     }
+    const [first = { declared: [] }] = combinations.requests;
     const requests = combinations.requests.map((request) => ({
       verb: request.verb,
       parts: combinations.members.map((member, i) => {
         const { ahead, ...part } = request.parts[i] as (typeof request.parts)[number];
-        const declared = numbers(member, request.declared[member] ?? 0);
+        const { declared: of } = limiters[member]?.hasVersions ? first : request;
+        const declared = numbers(member, of[member] ?? 0);
         return { ...part, member, declared, now: now + ahead };
       }),
     }));
@@ -199,7 +209,7 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     const there = await Promise.all(
       requests.map(({ verb, parts }) => {
         const placed = parts.map(({ member, ...each }): CombinedPart => {
-          const place = (stores[member] as RedisStore).place(key(member));
+          const place = storeFor(each.declared).place(key(member));
           return { ...each, place, counters: counters[member] as BatchCounters };
         });
         const { store } = (placed[0] as CombinedPart).place;
@@ -209,7 +219,7 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     const combine = () =>
       requests.map(({ verb, parts }, i) => {
         const placed = parts.map((each) => {
-          const store = stores[each.member] as RedisStore;
+          const store = storeFor(each.declared);
           const place = { ...store.place(key(each.member)), key: key(each.member) };
           return { ...each, place: { ...place, limitKeys: LIMIT_KEYS } };
         });
@@ -253,7 +263,7 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     const batchId = other.isSameCaller ? counter.next() : { caller: "process0", number: ++number };
     const runHere = () =>
       frame.runBatch(key(member), declared, [request()], now, LIMIT_KEYS, batchId);
-    const store = stores[member] as RedisStore;
+    const store = storeFor(declared);
     const run = () => store.run(key(member), declared, [request()], now, batchId);
     for (let i = 1; i < other.times; i++) await run();
     await same(other, orLost(runHere, other.times), await outcome(run()));

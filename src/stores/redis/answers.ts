@@ -9,6 +9,7 @@ import {
   REFUSED,
   type StoreReply,
 } from "../store.ts";
+import { coldTwins } from "./lua.gen.ts";
 
 /** The complete reply to a batch that was run before. */
 export const REPEATED = "repeated";
@@ -30,11 +31,22 @@ export function decodeRemembered(text: string): readonly [remembered: number | u
   return [Number(text.slice(1, end)), text.slice(end + 1)];
 }
 
-/** Decodes the numbers in force, and the notes about limits that are kept in keys. */
-export function decodeNotes(text: string): Pick<StoreReply, "inForce" | "notes"> {
-  if (!text.includes("!")) return { inForce: text };
-  const [inForce = "", ...notes] = text.split("!");
-  return { inForce, notes: notes.map(decodeNote) };
+/** Decodes the numbers in force, other versions, and the notes about limits that are kept in keys. */
+export function decodeNotes(text: string): Pick<StoreReply, "inForce" | "others" | "notes"> {
+  if (!/[!?]/.test(text)) return { inForce: text };
+  const [head = "", ...notes] = text.split("!");
+  const [inForce = "", ...others] = head.split("?");
+  return {
+    inForce,
+    ...(notes.length > 0 && { notes: notes.map(decodeNote) }),
+    ...(others.length > 0 && { others: others.map(algorithmsOf) }),
+  };
+}
+
+/** @param codes those of a version's algorithms, each in a line */
+function algorithmsOf(codes: string): string {
+  const nameOf = (code: string) => coldTwins.find((twin) => twin.code === code)?.name ?? code;
+  return codes.split("\n").map(nameOf).join(" + ");
 }
 
 function decodeNote(text: string): LimitNote {

@@ -35,6 +35,7 @@ local function enter(context)
   paused_until, changed, in_force, settings = context.paused_until, context.changed, context.in_force, context.settings
   closed, notes, written_under = context.closed, context.notes, context.written_under
   count, algorithm, policy, state = context.count, context.algorithm, context.policy, context.state
+  parked, elsewhere = context.parked, context.elsewhere
 end
 
 local function leave(context)
@@ -69,6 +70,7 @@ local function open()
       caller = caller, batch_number = own, others = others, ran = ran, paused_until = paused_until, changed = changed,
       in_force = in_force, settings = settings, closed = closed, notes = notes,
       written_under = written_under, count = count, algorithm = algorithm, policy = policy, state = state,
+      parked = parked, elsewhere = elsewhere,
     }
     contexts[of_key] = context
   end
@@ -91,15 +93,23 @@ local function ask(part)
   return part.passes or part.optional
 end
 
+-- runs the function for each policy of all versions, with its state's table and index in that
+local function each_state(run)
+  for i = 1, count do run(algorithm[i], state, i) end
+  for _, version in ipairs(parked or {}) do
+    for i = 1, version.count do run(version.algorithm[i], version.state, i) end
+  end
+end
+
 local function dump()
   local value = ""
-  for i = 1, count do value = value .. algorithm[i].dump(state[i]) end
+  each_state(function(kind, states, i) value = value .. kind.dump(states[i]) end)
   return { state = value, paused_until = paused_until, changed = changed }
 end
 
 local function restore(saved)
   local from = 1
-  for i = 1, count do state[i], from = algorithm[i].load(saved.state, from) end
+  each_state(function(kind, states, i) states[i], from = kind.load(saved.state, from) end)
   paused_until, changed = saved.paused_until, saved.changed
 end
 
@@ -148,7 +158,7 @@ local function combination(verb)
     -- the state is written with the number of the combination that changed it last
     if is_taken and part.passes then context.batch_number, context.ran = part.own, part.own end
     enter(context)
-    replies[#replies + 1] = part.gap .. in_force .. notes
+    replies[#replies + 1] = part.gap .. in_force .. elsewhere .. notes
     local reply = part.fate .. " " .. text(part.wait) .. " " .. standing(part.slowest, part.open)
     replies[#replies + 1] = reply .. (is_taken and part.receipts or "")
   end

@@ -6,7 +6,9 @@
 --          each caller (8 characters) with the number of its last batch that changed something (u32), the latest batch last;
 --          the numbers (text), the fields of each policy (f64), and, if it is in the future, the instant before which no
 --          request is granted (f64). Instants are microseconds after base, so that they keep their fractions.
---          The numbers: those that were in force; then, each after a tab, "declared=in force" for those set at run time.
+--          The numbers: those that were in force; then, each after a tab, "declared=in force" for those set at run time;
+--          then, each after a vertical tab, those of other versions of the code, which declare other algorithms. The fields
+--          of these versions follow those of the policies, for each after the instant at which the version ends.
 -- first, last: this limiter's part of ARGV, which is
 -- first    the numbers that this caller's code declares: a line for each policy, its algorithm's code and then numbers
 -- second   now, epoch microseconds; empty: the server's clock. If there is no third, the only request is a reserve with count
@@ -31,9 +33,10 @@
 --          the batch follows, which is higher for each batch of a caller; 0 if there is no caller
 -- reply    "repeated": the batch was run before (a client resends a request without a reply), and nothing was changed;
 --          or one string: if the last batch that the state remembers of this caller is not the one before this batch, "~", its
---          number and "~"; then, separated by tabs, the numbers in force (empty: the declared ones), followed by a note for each
---          policy with a limit in a key that is 0 or not valid: "!", the policy, and if the value is not 0 "=" and the
---          value; then for each request numbers (%.17g, microseconds):
+--          number and "~"; then, separated by tabs, the numbers in force (empty: the declared ones), followed by "?" and the
+--          codes of the algorithms for each other version in the state, and a note for each policy with a limit in a key
+--          that is 0 or not valid: "!", the policy, and if the value is not 0 "=" and the value; then for each request
+--          numbers (%.17g, microseconds):
 --            reserve        for each the wait, "no" (longer than longest) or "never" (more than the capacity);
 --                           after the wait ":" and the receipts, if not all are 0; for a wait above 0 also the instants
 --                           (epoch microseconds) up to which permits are then promised. Equal neighbours may be one,
@@ -93,6 +96,8 @@ local caller, batch_number, others, ran, gap
 -- the policies with a limit of 0 now, if any; the notes about limits kept in keys; the numbers of the last write
 local closed, notes, written_under
 local count, algorithm, policy, state
+-- the states of other versions of the code, nil if there are none; and "?" with the codes of the algorithms of each
+local parked, elsewhere
 local verbs
 
 -- the policies by their numbers; they are immutable, so each is read once for all limiters of a call
@@ -152,9 +157,9 @@ local function more()
   end
 end
 
-local function start()
+local function start(at)
   for i = 1, count do
-    state[i] = algorithm[i].start(policy[i], now)
+    state[i] = algorithm[i].start(policy[i], at)
     if algorithm[i].align then algorithm[i].align(policy[i], state[i], base) end
   end
 end
@@ -201,6 +206,19 @@ local function promised_until(i)
   return math.floor(algorithm[i].earliest(policy[i], state[i], now, TINY)) + base
 end
 
+-- charges versions what another one takes, as far as they have it: none is left with a debt that is not its own.
+-- Policies correspond by their order; those that the other one has not get what its last one gets.
+local function charge(versions, permits, at)
+  for _, version in ipairs(versions) do
+    for i = 1, version.count do
+      local kind, policy, state = version.algorithm[i], version.policy[i], version.state[i]
+      local _, remaining = kind.quota(policy, state, at)
+      local taken = math.min(permits[i] or permits[#permits], remaining)
+      if taken > 0 then kind.take(policy, state, at, taken) end
+    end
+  end
+end
+
 -- takes the permits; returns ":", the receipts and the promised instants, or an empty text if all are 0
 local function take(at, permits)
   local receipts, promises, useful = "", "", false
@@ -218,6 +236,7 @@ local function take(at, permits)
     end
   end
   if at > now and not (count == 1 and algorithm[1].receipt_is_time) then receipts = receipts .. promises end
+  if parked then charge(parked, permits, now) end
   -- no later request overtakes one that was promised an instant
   if at > now and not (count == 1 and algorithm[1].in_order) and at > paused_until then paused_until = at end
   return useful and receipts or ""
@@ -236,6 +255,7 @@ end
 base = math.floor(clock / UNIT) * UNIT
 now, paused_until, changed = clock - base, 0, false
 in_force, settings, state, written_under = resolve(declared), "", {}, ""
+parked, elsewhere = nil, ""
 
 if saved then
   if #saved < HEAD_BYTES + CALLER_BYTES then error("the key " .. key .. FOREIGN, 0) end
@@ -272,52 +292,97 @@ if saved then
     if from <= #saved then paused_until = struct.unpack("<d", saved, from) end
     base, now = then_, clock - then_
   else
-    if callers > MOST_CALLERS or not string.find(numbers, "^%l[%dI]") then error("the key " .. key .. FOREIGN, 0) end
+    -- the last writer's version; then others
+    local versions, last_writer, own, kept = {}, nil, nil, {}
+    for text in string.gmatch(numbers, "[^\v]+") do versions[#versions + 1] = text end
+    numbers = versions[1] or ""
     local tab = string.find(numbers, "\t", 1, true)
     if tab then
       settings, numbers = string.sub(numbers, tab) .. "\t", string.sub(numbers, 1, tab - 1)
-      written_under = numbers
       local _, found = string.find(settings, "\t" .. declared .. "=", 1, true)
       if found then
         -- a number set at run time takes precedence over those in keys
         in_force, closed, notes = string.sub(settings, found + 1, string.find(settings, "\t", found, true) - 1), nil, ""
       end
     end
-    -- compares the first character of each line: numbers contain letters too (1e-7, Infinity)
-    local letters = "(%a)[^\n]*"
-    if numbers ~= in_force and string.gsub(numbers, letters, "%1") ~= string.gsub(in_force, letters, "%1") then
-      -- the name is now used for other algorithms: they start with a new state
-      parse(in_force)
-      more()
-      start()
+    written_under, versions[1] = numbers, numbers
+    local shift = 0
+    if clock < then_ + written then
+      shift = now - written -- the clock stepped back: time goes on from where it was
+    elseif clock - then_ >= REBASE then
+      shift = then_ - base
     else
-      parse(numbers)
+      base, now = then_, clock - then_
+    end
+    -- the first character of each line: numbers contain letters too (1e-7, Infinity)
+    local letters = "(%a)[^\n]*"
+    local codes = string.gsub(in_force, letters, "%1")
+    for _, text in ipairs(versions) do
+      local is_known = callers <= MOST_CALLERS and string.find(text, "^%l[%dI]")
+      for code in string.gmatch(text, letters) do
+        if not algorithms[code] then
+--> others
+        end
+        is_known = is_known and algorithms[code]
+      end
+      if not is_known then error("the key " .. key .. FOREIGN, 0) end
+      parse(text)
       more()
-      for i = 1, count do state[i], from = algorithm[i].load(saved, from) end
-      if from <= #saved then paused_until = struct.unpack("<d", saved, from) end
-      local shift = 0
-      if clock < then_ + written then
-        shift = now - written -- the clock stepped back: time goes on from where it was
-      elseif clock - then_ >= REBASE then
-        shift = then_ - base
-      else
-        base, now = then_, clock - then_
+      local version = {
+        numbers = text, codes = string.gsub(text, letters, "%1"), ends = 0,
+        count = count, algorithm = algorithm, policy = policy, state = {},
+      }
+      if last_writer then version.ends, from = struct.unpack("<d", saved, from) end
+      version.ends = version.ends + shift
+      for i = 1, count do
+        version.state[i], from = algorithm[i].load(saved, from)
+        if shift ~= 0 then algorithm[i].shift(version.state[i], shift) end
       end
-      if shift ~= 0 then
-        for i = 1, count do algorithm[i].shift(state[i], shift) end
-        paused_until = paused_until + shift
+      if version.codes == codes then
+        own = version
+      elseif last_writer then
+        kept[#kept + 1] = version
       end
-      if numbers ~= in_force then
-        local before = policy
+      last_writer = last_writer or version
+    end
+    if from <= #saved then paused_until = struct.unpack("<d", saved, from) end
+    paused_until = paused_until + shift
+    if last_writer ~= own then
+      -- when the state was written: a refusal is not, so a version that is new must not start at each of its calls
+      local at = clock < then_ + written and now or then_ + written - base
+      local life, lacking = 0, {}
+      for i = 1, last_writer.count do
+        local kind, policy, state = last_writer.algorithm[i], last_writer.policy[i], last_writer.state[i]
+        life, lacking[i] = math.max(life, kind.lifetime(policy, state, now)), kind.deficit(policy, state, at)
+      end
+      -- what others take later does not keep a version: only what it has granted itself must be remembered
+      last_writer.ends = now + life
+      kept[#kept + 1] = last_writer
+      if not own then
         parse(in_force)
-        resize(before)
+        more()
+        start(at)
+        own = { numbers = in_force, count = count, algorithm = algorithm, policy = policy, state = state }
+        charge({ own }, lacking, at)
       end
+    end
+    for _, version in ipairs(kept) do
+      if version.ends > now then
+        parked = parked or {}
+        parked[#parked + 1], elsewhere = version, elsewhere .. "?" .. version.codes
+      end
+    end
+    count, algorithm, policy, state = own.count, own.algorithm, own.policy, own.state
+    if own.numbers ~= in_force then
+      local before = policy
+      parse(in_force)
+      resize(before)
     end
   end
 else
   parse(in_force)
   more()
-  start()
+  start(now)
 end
 
 if verbs then more() end
@@ -340,7 +405,7 @@ while short or position <= last do
     end
     if paused_until > from then from = paused_until end
     local answers, answer = times > 1 and {} or nil, nil
-    if count == 1 and algorithm[1].in_order and not policy[1].maxWaiting and not closed then
+    if count == 1 and algorithm[1].in_order and not policy[1].maxWaiting and not closed and not parked then
       local kind, policy, state, permits = algorithm[1], policy[1], state[1], tonumber(asked[position])
       local earliest, take, receipt_is_time = kind.earliest, kind.take, kind.receipt_is_time
       position = position + 1
@@ -410,6 +475,9 @@ end
 
 if changed then
   local numbers = settings == "" and in_force or in_force .. string.sub(settings, 1, -2)
+  if parked then
+    for _, version in ipairs(parked) do numbers = numbers .. "\v" .. version.numbers end
+  end
   if #numbers > LONGEST_NUMBERS then
     local size = "the numbers of all policies, and of those set at run time, take " .. #numbers .. " bytes; "
     error(size .. "at most " .. LONGEST_NUMBERS .. " fit: use fewer policies", 0)
@@ -430,6 +498,13 @@ if changed then
     local worth = algorithm[i].lifetime(policy[i], state[i], now)
     if worth > life then life = worth end
   end
+  if parked then
+    for _, version in ipairs(parked) do
+      value = value .. struct.pack("<d", version.ends)
+      for i = 1, version.count do value = value .. version.algorithm[i].dump(version.state[i]) end
+      if version.ends - now > life then life = version.ends - now end
+    end
+  end
   if paused_until > now then value = value .. struct.pack("<d", paused_until) end
   if settings == "" then
     -- with a clock of the caller it is unknown how real time relates to that clock
@@ -443,4 +518,4 @@ end
 
 --> reply
 
-return (gap or "") .. (in_force == declared and "" or in_force) .. notes .. "\t" .. table.concat(replies, "\t")
+return (gap or "") .. (in_force == declared and "" or in_force) .. elsewhere .. notes .. "\t" .. table.concat(replies, "\t")

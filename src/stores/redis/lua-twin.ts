@@ -2,6 +2,8 @@
 export interface LuaTwin {
   /** The name of the algorithm. */
   readonly name: string;
+  /** The character that names the algorithm in stored state. */
+  readonly code: string;
   /** Registers the twin in the table `algorithms`. */
   readonly lua: string;
   /**

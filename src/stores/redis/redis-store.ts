@@ -214,9 +214,9 @@ function decodeAll(
   decoded: Writable<StoreReply>,
   answers: Answer[],
 ): boolean {
-  const { inForce, notes } = decodeNotes(all.slice(0, end));
+  const { inForce, ...noted } = decodeNotes(all.slice(0, end));
   if (inForce !== "") decoded.inForce = inForce;
-  if (notes !== undefined) decoded.notes = notes;
+  Object.assign(decoded, noted);
   // for a short text `split` costs more than the rest of the decoding
   const rest = all.slice(end + 1);
   const texts = rest.includes("\t") ? rest.split("\t", requests.length + 1) : [rest];

@@ -1,6 +1,7 @@
 /** Builds the scripts: frame.lua, or steps of it, with the twins of the algorithms that are used. */
 
 import {
+  coldTwins,
   combined as combinedLua,
   frame as frameLua,
   hot as hotLua,
@@ -88,10 +89,15 @@ function withSteps(lua: string, steps: Readonly<Record<string, string>>): string
 
 /** Returns the steps of the frame, divided at its marks: `run` is everything after `frame`. */
 function stepsOf(used: readonly LuaTwin[], verbs: string) {
-  const twins = used.map(({ lua }) => `do\n${lua}end\n`).join("");
-  const steps = withSteps(frameLua, { twins, verbs }).split(/--> \w+\n/);
+  const others = coldTwins.filter(({ code }) => used.every((twin) => twin.code !== code));
+  const marks = { twins: textOf(used), others: textOf(others), verbs };
+  const steps = withSteps(frameLua, marks).split(/--> \w+\n/);
   const [head = "", frame = "", load = "", requests = "", save = "", reply = ""] = steps;
   return { head, frame, load, save, run: load + requests + save + reply };
+}
+
+function textOf(twins: readonly LuaTwin[]): string {
+  return twins.map(({ lua }) => `do\n${lua}end\n`).join("");
 }
 
 /** Returns the steps of the algorithm's hot path; empty for several algorithms, or without a hot path. */

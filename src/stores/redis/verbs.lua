@@ -129,6 +129,7 @@ function verbs.settle()
     local use = algorithm[i].settle or algorithm[i].take
     if permits[i] > 0 then use(policy[i], state[i], now, permits[i]) end
   end
+  if parked then charge(parked, permits, now) end
   changed = true
   return ""
 end
@@ -155,7 +156,7 @@ function verbs.unset()
 end
 
 function verbs.reset()
-  start()
-  paused_until, changed = 0, true
+  start(now)
+  paused_until, changed, parked, elsewhere = 0, true, nil, ""
   return ""
 end
