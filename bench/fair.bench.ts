@@ -6,7 +6,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import Bottleneck from "bottleneck";
-import { RateLimiter } from "smooth-limiter";
+import { fairShares, RateLimiter } from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 import { short } from "./lib/options.ts";
 import { nanos, table, target, times } from "./lib/report.ts";
@@ -27,7 +27,11 @@ interface Candidate {
 
 function onFakeClock(fair: boolean): Candidate {
   const clock = new FakeClock();
-  const limiter = RateLimiter.create(RATE, { clock, burstSeconds: 0, fair });
+  const limiter = RateLimiter.create(RATE, {
+    clock,
+    burstSeconds: 0,
+    order: fair ? fairShares() : undefined,
+  });
   return {
     call: (share) => limiter.acquire(1, fair ? { share } : undefined),
     end: () => limiter.setRate(Infinity),
@@ -35,7 +39,7 @@ function onFakeClock(fair: boolean): Candidate {
   };
 }
 
-const FAIR_SIMULATED = "fair: true, simulated clock";
+const FAIR_SIMULATED = "order: fairShares(), simulated clock";
 
 const candidates: Record<string, () => Candidate> = {
   "one queue, simulated clock": () => onFakeClock(false),
@@ -44,8 +48,8 @@ const candidates: Record<string, () => Candidate> = {
     const limiter = RateLimiter.create(RATE, { burstSeconds: 0 });
     return { call: () => limiter.acquire(), end: () => limiter.setRate(Infinity) };
   },
-  "fair: true": () => {
-    const limiter = RateLimiter.create(RATE, { burstSeconds: 0, fair: true });
+  "order: fairShares()": () => {
+    const limiter = RateLimiter.create(RATE, { burstSeconds: 0, order: fairShares() });
     return {
       call: (share) => limiter.acquire(1, { share }),
       end: () => limiter.setRate(Infinity),
@@ -114,7 +118,9 @@ target("Jain's index is at least 0.999", fairIndex >= 0.999, fairIndex.toFixed(4
 
 /** The time of a waiter, ns: to come, and to go. */
 async function cost(waiters: number, shares: number | undefined): Promise<[number, number]> {
-  const limiter = RateLimiter.create(1e-3, { fair: shares !== undefined });
+  const limiter = RateLimiter.create(1e-3, {
+    order: shares !== undefined ? fairShares() : undefined,
+  });
   limiter.tryAcquire();
   const names = Array.from({ length: shares ?? 1 }, (_, i) => `tenant ${i}`);
   const options = names.map((share) => (shares === undefined ? undefined : { share }));

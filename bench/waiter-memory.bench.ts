@@ -8,7 +8,7 @@ import Bottleneck from "bottleneck";
 import { TokenBucket } from "limiter";
 import PQueue from "p-queue";
 import pThrottle from "p-throttle";
-import { RateLimiter } from "smooth-limiter";
+import { fairShares, RateLimiter } from "smooth-limiter";
 import { StoreRateLimiter } from "smooth-limiter/store";
 import { memoryStore } from "smooth-limiter/testing";
 import { apart, heap, reportIfApart } from "./lib/apart.ts";
@@ -51,7 +51,7 @@ const candidates: Record<string, () => () => Promise<unknown>> = {
     return () => limiter.acquire();
   },
   "smooth-limiter on a store, fair, one share": () => {
-    const limiter = StoreRateLimiter.create(memoryStore(), "jobs", 1e-3, { fair: true });
+    const limiter = StoreRateLimiter.create(memoryStore(), "jobs", 1e-3, { order: fairShares() });
     return () => limiter.acquire(1, { share: "tenant" });
   },
   [BARE_THEN]: () => () => pending().then(work),
@@ -84,7 +84,7 @@ const candidates: Record<string, () => () => Promise<unknown>> = {
 };
 
 function spent(fair = false): RateLimiter {
-  const limiter = RateLimiter.create(1e-3, { fair });
+  const limiter = RateLimiter.create(1e-3, { order: fair ? fairShares() : undefined });
   limiter.tryAcquire();
   return limiter;
 }

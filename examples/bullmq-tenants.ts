@@ -13,7 +13,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { DelayedError, type Job, Queue, Worker } from "bullmq";
 import { Redis } from "ioredis";
-import { allOf, ConcurrencyLimiter, smoothBursty } from "smooth-limiter";
+import { allOf, ConcurrencyLimiter, fairShares, smoothBursty } from "smooth-limiter";
 import { RedisLimiter, RedisRateLimiter, type RemoteLimiter } from "smooth-limiter/redis";
 import { freshUrl } from "../scripts/redis/server.ts";
 
@@ -65,10 +65,10 @@ async function work(): Promise<void> {
   const [held, delayed] = ["held", "delayed"].map((name) =>
     RedisLimiter.create(redis, `${name} ${id}`, policy),
   ) as [RedisLimiter, RedisLimiter];
-  const options = { fair: true, burstSeconds: 0 };
+  const options = { order: fairShares(), burstSeconds: 0 };
   const rate = RedisRateLimiter.create(redis, `fair ${id}`, tenants.length * RATE, options);
   // a job takes one of the two places only when the rate lets it go
-  const fair = allOf(rate, ConcurrencyLimiter.create(2, { fair: true }));
+  const fair = allOf(rate, ConcurrencyLimiter.create(2, { order: fairShares() }));
 
   const start = async ({ queueName, data, attemptsStarted }: Job<Data>) => {
     const [queue = ""] = queueName.split(" ");

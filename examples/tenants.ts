@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import colors from "picocolors";
-import { RateLimiter } from "smooth-limiter";
+import { fairShares, RateLimiter } from "smooth-limiter";
 
 const RATE = 40;
 const ROW_MS = 250;
@@ -19,7 +19,10 @@ const looks: Readonly<Record<string, (text: string) => string>> = {
 };
 
 async function run(fair: boolean): Promise<Record<string, number>> {
-  const limiter = RateLimiter.create(RATE, { fair, burstSeconds: 0 });
+  const limiter = RateLimiter.create(RATE, {
+    order: fair ? fairShares() : undefined,
+    burstSeconds: 0,
+  });
   const marks: string[] = [];
   const waits: Record<string, number> = { batch: 0, ann: 0, bob: 0 };
   const end = new AbortController();
@@ -36,7 +39,7 @@ async function run(fair: boolean): Promise<Record<string, number>> {
     }
   };
 
-  console.log(fair ? "\nfair: true" : "first in, first out");
+  console.log(fair ? "\norder: fairShares()" : "first in, first out");
   for (let i = 0; i < 200; i++) void call("batch");
   for (let row = 0; row < (SECONDS * 1000) / ROW_MS; row++) {
     void call("ann");

@@ -25,7 +25,7 @@ export type {
   TryOptions,
   WaitOptions,
 } from "./api/limiter-api.ts";
-export type { FairOptions, LimiterOptions, OnFull } from "./api/options.ts";
+export type { CallOrder, FairOptions, LimiterOptions, OnFull } from "./api/options.ts";
 export type { RunOptions } from "./api/slots-options.ts";
 export type { Counted, LimiterStats } from "./api/stats.ts";
 export { allOf } from "./combine/all-of.ts";
@@ -43,6 +43,7 @@ export type {
 } from "./combine/with-slots.ts";
 export { ConcurrencyLimiter, type ConcurrencyOptions } from "./concurrency/limiter.ts";
 export type { Lease } from "./concurrency/local-lease.ts";
+export { fairShares } from "./fair/fair-shares.ts";
 export { type Clock, systemClock, type Timer } from "./ground/clock.ts";
 export {
   type CancelledMessage,

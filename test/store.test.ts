@@ -1,5 +1,6 @@
 /** Every limiter suite on `casStore` over a map, and on `memoryStore()`. */
 import * as assert from "uvu/assert";
+import { fairShares } from "../src/index.ts";
 import {
   type CasBackend,
   casStore,
@@ -46,12 +47,12 @@ for (const [storeName, store] of [
   for (const [name, { at, together = 1 }] of pacedPolicies) {
     const prefetch = { permits: 3 };
     kinds.push([`StoreLimiter, ${name}`, make(at(7)), at, together]);
-    kinds.push([`fair StoreLimiter, ${name}`, make(at(7), { fair: true }), at, together]);
+    kinds.push([`fair StoreLimiter, ${name}`, make(at(7), { order: fairShares() }), at, together]);
     kinds.push([`StoreLimiter that prefetches, ${name}`, make(at(7), { prefetch }), at, together]);
   }
   kinds.push([
     "fair StoreLimiter that prefetches, bursty",
-    make(pacedSample("bursty")(7), { fair: true, prefetch: { permits: 3 } }),
+    make(pacedSample("bursty")(7), { order: fairShares(), prefetch: { permits: 3 } }),
     pacedSample("bursty"),
     1,
   ]);

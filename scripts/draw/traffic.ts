@@ -3,6 +3,7 @@
 
 import {
   ConcurrencyLimiter,
+  fairShares,
   fixedWindow,
   gcra,
   Limiter,
@@ -114,7 +115,11 @@ export async function shared(): Promise<Record<string, Caller[]>> {
   const rows: Record<string, Caller[]> = {};
   for (const fair of [false, true]) {
     const clock = new FakeClock();
-    const limiter = RateLimiter.create(10, { clock, fair, burstSeconds: 0 });
+    const limiter = RateLimiter.create(10, {
+      clock,
+      order: fair ? fairShares() : undefined,
+      burstSeconds: 0,
+    });
     const all = Object.entries(tenants).flatMap(([share, instants]) =>
       instants.map((askedMs) => ({ share, askedMs })),
     );

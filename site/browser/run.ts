@@ -193,7 +193,7 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
         await page.getByLabel("tenants wait in").focus();
         await page.keyboard.press("ArrowDown");
         await page.waitForURL(/queue=fair/);
-        await page.locator(".pg-code", { hasText: "{ fair: true }" }).waitFor();
+        await page.locator(".pg-code", { hasText: "{ order: fairShares() }" }).waitFor();
         await page.locator(".pg-code", { hasText: "{ share: tenant }" }).waitFor();
         const fair = await tableOf(page);
         equal(fair, await tableInNode(`${query}&queue=fair`), "the fair limiter");

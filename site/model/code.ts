@@ -25,10 +25,10 @@ export function toTypeScript(settings: Settings): string {
     try: `if (!limiter.tryAcquire(${count})) throw new Error("try again later");`,
     timeout: `if (!(await limiter.tryAcquire(${permits}, ${most}))) throw new Error("try again later");`,
   };
-  return `import { Limiter, ${algorithm} } from "smooth-limiter";
+  return `import { ${fair ? "fairShares, " : ""}Limiter, ${algorithm} } from "smooth-limiter";
 
 // one limiter for all callers
-const limiter = Limiter.create(${toPolicy(algorithm, numbers)}${fair ? ", { fair: true }" : ""});
+const limiter = Limiter.create(${toPolicy(algorithm, numbers)}${fair ? ", { order: fairShares() }" : ""});
 
 export async function beforeEachRequest(${fair ? "tenant: string" : ""}): Promise<void> {
   ${use[verb]}

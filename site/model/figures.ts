@@ -99,7 +99,7 @@ const fair: Figure = {
     const waits = ["a", "b", "c"].map(
       (name) => `${name} ${longestWaitMs(calls.filter(({ tenant }) => tenant === name))} ms`,
     );
-    const label = choice === "fair" ? "fair: true" : "one queue";
+    const label = choice === "fair" ? "order: fairShares()" : "one queue";
     return [{ label, calls, words: `the longest waits are ${waits.join(", ")}` }];
   },
 };

@@ -1,7 +1,14 @@
 // Runs the traffic through a limiter of the library and records what happens, on any clock: in virtual
 // time on FakeClock, or as it goes on in real time.
 
-import { type Clock, Limiter, LimiterError, type LocalLimiter, systemClock } from "smooth-limiter";
+import {
+  type Clock,
+  fairShares,
+  Limiter,
+  LimiterError,
+  type LocalLimiter,
+  systemClock,
+} from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 import { type AlgorithmName, algorithmOf, type Numbers } from "./algorithms.ts";
 import { epochOf, hasWeight, isFair, type Settings, type Verb } from "./settings.ts";
@@ -84,7 +91,10 @@ export class Run {
     this.#leftOut = leftOut;
     this.#clock = clock;
     const { policy } = algorithmOf(setup.algorithm);
-    this.#limiter = Limiter.create(policy(setup.numbers), { clock, fair: setup.fair });
+    this.#limiter = Limiter.create(policy(setup.numbers), {
+      clock,
+      order: setup.fair ? fairShares() : undefined,
+    });
     this.#mirror = Limiter.create(policy(setup.numbers), { clock });
   }
 

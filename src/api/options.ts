@@ -32,7 +32,7 @@ export const ON_FULL = ["reject", "drop-oldest", "wait"] as const;
  */
 export type OnFull = (typeof ON_FULL)[number];
 
-/** How the waiters of a fair limiter are ordered. */
+/** The options of `fairShares`. */
 export interface FairOptions {
   /**
    * The values of `priority`, the highest first: a caller goes before all callers of lower priorities,
@@ -46,6 +46,12 @@ export interface FairOptions {
   readonly agingMs?: number | undefined;
 }
 
+/** An order of the callers that wait. `fairShares` returns one; any number of limiters may have it. */
+export interface CallOrder {
+  /** Returns the queues of shares; for the limiters only. */
+  ranks(): unknown;
+}
+
 /** The options of limiters in this process. */
 export interface LimiterOptions {
   /**
@@ -55,19 +61,15 @@ export interface LimiterOptions {
   readonly maxWaiting?: number | undefined;
   /** What a further `acquire` does then: `"reject"` (default), `"drop-oldest"` or `"wait"`. */
   readonly onFull?: OnFull | undefined;
-  /**
-   * Whether the limit is shared fairly: callers of one `share` are first in, first out, and across shares
-   * permits go in proportion to their weights. `{ priorities, agingMs }`: with priorities above the shares.
-   * Default `false`: first in, first out.
-   */
-  readonly fair?: boolean | FairOptions | undefined;
+  /** The order of the callers that wait: `fairShares()`; default: first in, first out. */
+  readonly order?: CallOrder | undefined;
   /** The source of time. Default: the platform's monotonic clock and timers. */
   readonly clock?: Clock | undefined;
   /** The limiter's name in error messages and diagnostics. Default "limiter". */
   readonly name?: string | undefined;
 }
 
-export const LIMITER_OPTIONS = ["maxWaiting", "onFull", "fair", "clock", "name"] as const;
+export const LIMITER_OPTIONS = ["maxWaiting", "onFull", "order", "clock", "name"] as const;
 
 export interface CheckedOptions {
   readonly maxWaiting: number;
@@ -112,7 +114,7 @@ export function refuseShares(options: ShareOptions | undefined): void {
   const { share, weight, priority } = options;
   if (share === undefined && weight === undefined && priority === undefined) return;
   throw new TypeError(
-    "share, weight and priority need a limiter that was created with { fair: true }",
+    "share, weight and priority need a limiter that was created with { order: fairShares() }",
   );
 }
 

@@ -15,17 +15,16 @@
  */
 import type { ShareOptions, TryOptions, WaitOptions } from "../api/limiter-api.ts";
 import {
+  type CallOrder,
   checkLimiterOptions,
   checkTryOptions,
   checkWaitOptions,
-  type FairOptions,
   type OnFull,
   shareIn,
 } from "../api/options.ts";
 import { asMember, type PlacesMember } from "../api/participant.ts";
 import { type RunOptions, tryArguments } from "../api/slots-options.ts";
 import { type Counted, type LimiterStats, Meter } from "../api/stats.ts";
-import { orderOf } from "../fair/fair-order.ts";
 import {
   CREATE,
   checkCreated,
@@ -38,7 +37,7 @@ import type { Clock } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { Caller } from "../queue/caller.ts";
-import { FIFO, type Order } from "../queue/order.ts";
+import { FIFO, type Order, orderIn } from "../queue/order.ts";
 import { WaiterQueue } from "../queue/waiter-queue.ts";
 import { type Lease, LocalLease } from "./local-lease.ts";
 import { Slots } from "./slots.ts";
@@ -58,18 +57,15 @@ export interface ConcurrencyOptions {
    * only `tryAcquire` is still refused.
    */
   readonly onFull?: OnFull | undefined;
-  /**
-   * Whether slots are shared fairly: callers of one `share` are first in, first out, and across shares
-   * slots go in proportion to their weights. See `LimiterOptions`. Default `false`.
-   */
-  readonly fair?: boolean | FairOptions | undefined;
+  /** The order of the callers that wait: `fairShares()`; default: first in, first out. */
+  readonly order?: CallOrder | undefined;
   /** The limiter's name in error messages and diagnostics. Default "limiter". */
   readonly name?: string | undefined;
   /** The clock for the time-outs of `tryAcquire`. Default: the platform's clock and timers. */
   readonly clock?: Clock | undefined;
 }
 
-const CONCURRENCY_OPTIONS = ["maxWaiting", "onFull", "fair", "name", "clock"] as const;
+const CONCURRENCY_OPTIONS = ["maxWaiting", "onFull", "order", "name", "clock"] as const;
 
 /** A call that waits for slots. */
 class LeaseCaller extends Caller {
@@ -103,8 +99,8 @@ export class ConcurrencyLimiter implements Counted {
    *
    * @param limit how many slots there are, a whole number, 1 or more
    * @param options `maxWaiting`: how many slots may be waited for (default `Infinity`); `onFull`: what a
-   *   further `acquire` does (default `"reject"`); `fair`: whether slots are shared fairly (default
-   *   `false`); `name`: for error messages (default "limiter"); `clock`: for time-outs
+   *   further `acquire` does (default `"reject"`); `order` of the callers (default: first in,
+   *   first out); `name`: for error messages (default "limiter"); `clock`: for time-outs
    * @returns the limiter, with all slots free
    * @throws RangeError or TypeError that names the argument, its bound and what it got
    * @example
@@ -120,7 +116,7 @@ export class ConcurrencyLimiter implements Counted {
     const slots = new Slots(checkNumber("limit", limit, wholeAtLeastOne));
     checkOptions("options", options, CONCURRENCY_OPTIONS);
     this.#options = checkLimiterOptions(options);
-    this.#order = orderOf(options.fair);
+    this.#order = orderIn(options);
     this.#slots = slots;
     this.#queue = WaiterQueue.over(this.#options.clock, () => slots, this.#order);
     this.#meter = new Meter({ limiter: this.#options.name }, []);

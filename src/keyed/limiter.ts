@@ -27,8 +27,8 @@ export class KeyedLimiter<Name extends string = string> implements Counted {
    * Creates a limiter for each key: each user, address or URL.
    *
    * @param policies a policy, or several by name; the same for every key
-   * @param options `{ maxKeys, whenFull, maxWaiting, onFull, fair, clock, name }`; `maxWaiting` and
-   *   `fair` apply to each key
+   * @param options `{ maxKeys, whenFull, maxWaiting, onFull, order, clock, name }`; `maxWaiting` and
+   *   `order` apply to each key
    * @returns the limiters: `for(key)` returns one
    * @throws RangeError or TypeError that names the argument, its bound and what it got
    * @example

@@ -15,13 +15,12 @@ import {
 } from "../api/options.ts";
 import { asMember } from "../api/participant.ts";
 import { type Because, Meter } from "../api/stats.ts";
-import { orderOf } from "../fair/fair-order.ts";
 import { atLeastOne, checkNumber, checkOneOf, checkOptions } from "../ground/check.ts";
 import { refusals } from "../ground/diagnostics.ts";
 import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "../local/queueing-limiter.ts";
-import { FIFO } from "../queue/order.ts";
+import { FIFO, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import type { Account } from "../queue/reservation.ts";
 import { Timeline } from "../queue/timeline.ts";
@@ -75,7 +74,7 @@ export class KeyTable {
     const { clock, ...checked } = checkLimiterOptions(rest);
     checkNumber("maxKeys", maxKeys, atLeastOne);
     checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
-    this.#options = { ...checked, order: orderOf(options.fair) };
+    this.#options = { ...checked, order: orderIn(options) };
     this.#maxKeys = maxKeys;
     const list = listPolicies(policies);
     reportUseless(list.names, list.list);

@@ -20,7 +20,7 @@ export const Limiter = {
    * reported as a process warning with the code SMOOTH_LIMITER_NEVER_BINDS.
    *
    * @param policies a policy, such as `smoothBursty({ permitsPerSecond: 5 })`, or several by name
-   * @param options `{ maxWaiting, onFull, fair, clock, name }`
+   * @param options `{ maxWaiting, onFull, order, clock, name }`
    * @returns the limiter
    * @throws RangeError or TypeError that names the argument, its bound and what it got
    * @example

@@ -24,7 +24,6 @@ import {
 import { asMember, isFair, type LocalAsked, type SharedLimiter } from "../api/participant.ts";
 import { type Backlog, reserveBehind } from "../api/reserve-behind.ts";
 import { type Counted, type LimiterStats, Meter } from "../api/stats.ts";
-import { orderOf } from "../fair/fair-order.ts";
 import type { Turn } from "../fair/turn.ts";
 import { atLeastZero, checkNumber } from "../ground/check.ts";
 import { toMillis } from "../ground/clock.ts";
@@ -32,7 +31,7 @@ import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { Caller } from "../queue/caller.ts";
-import { FIFO, type Order } from "../queue/order.ts";
+import { FIFO, type Order, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import { type Account, GrantedReservation, QueuedReservation } from "../queue/reservation.ts";
 import type { Waiter } from "../queue/waiter.ts";
@@ -52,7 +51,7 @@ export function opened(
   open: (policies: PolicyList, now: number, epoch: number) => PolicyState,
 ): ConstructorParameters<typeof QueueingLimiter> {
   const checked = checkLimiterOptions(options);
-  const order = orderOf(options.fair);
+  const order = orderIn(options);
   const queue = PermitQueue.over(checked.clock, (now, epoch) => open(policies, now, epoch), order);
   return [queue, policies, { ...checked, order }];
 }

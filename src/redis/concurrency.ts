@@ -1,7 +1,7 @@
 /** Limits on how many calls run at once, with their leases in Redis. */
 
 import type { LimiterClass, TryOptions, WaitOptions } from "../api/limiter-api.ts";
-import type { FairOptions } from "../api/options.ts";
+import type { CallOrder } from "../api/options.ts";
 import type { RemoteStats, StoreState } from "../api/outage-stats.ts";
 import type { RunOptions } from "../api/slots-options.ts";
 import type { Counted } from "../api/stats.ts";
@@ -43,11 +43,10 @@ export interface RedisConcurrencyOptions {
    */
   readonly maxWaiting?: number | undefined;
   /**
-   * Whether leases are shared fairly among the callers of this process: callers of one `share` are first
-   * in, first out, and across shares leases go in proportion to their weights. Processes with callers get
-   * leases in turn. See docs/fair.md. Default `false`.
+   * The order of the callers of this process: `fairShares()`; default: first in, first out. Processes with
+   * callers get leases in turn. See docs/fair.md.
    */
-  readonly fair?: boolean | FairOptions | undefined;
+  readonly order?: CallOrder | undefined;
   /**
    * How long to wait for a reply of Redis, ms, above 0, default 1000. After that the call rejects with a
    * StoreUnavailableError, and a lease that Redis grants late is given back.
@@ -84,7 +83,7 @@ export interface RedisConcurrencyOptions {
 const CONCURRENCY_OPTIONS = [
   "leaseMs",
   "maxWaiting",
-  "fair",
+  "order",
   "timeoutMs",
   "whenUnavailable",
   "instances",
@@ -244,7 +243,7 @@ export const RedisConcurrencyLimiter = class RedisConcurrencyLimiter extends Rem
       checkName(name),
       limit,
       checked,
-      options.fair,
+      options.order,
     );
   }
 

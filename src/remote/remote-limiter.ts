@@ -17,11 +17,10 @@ import { OutageStats, type RemoteStats, type StoreState } from "../api/outage-st
 import { asMember, isFair, type RateMember, type SharedLimiter } from "../api/participant.ts";
 import { type Backlog, type BacklogLimiter, reserveBehind } from "../api/reserve-behind.ts";
 import type { Counted } from "../api/stats.ts";
-import { orderOf } from "../fair/fair-order.ts";
 import { atLeastZero, checkNumber } from "../ground/check.ts";
 import { asyncDispose } from "../ground/dispose.ts";
 import type { Permits } from "../ground/permits.ts";
-import { FIFO } from "../queue/order.ts";
+import { FIFO, orderIn } from "../queue/order.ts";
 import { openPolicyState } from "../stores/joint-policy-state.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
 import type { Answer, Store, StoreRequest } from "../stores/store.ts";
@@ -52,7 +51,7 @@ export class RemoteLimiter
       meter: stats.meter(declared.names, options.key),
     };
     this.#queue = new RemoteQueue(store, key, this.#parts);
-    const order = orderOf(options.fair);
+    const order = orderIn(options);
     this.#fair = order === FIFO ? undefined : new FairCalls(this.#queue, order);
     this.#calls = this.#fair ?? this.#queue;
   }

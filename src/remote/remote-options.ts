@@ -1,6 +1,6 @@
 /** The options of limiters on every store, their checks, and what all parts of one limiter share. */
 
-import type { FairOptions } from "../api/options.ts";
+import type { CallOrder } from "../api/options.ts";
 import type { OutageStats } from "../api/outage-stats.ts";
 import type { Meter } from "../api/stats.ts";
 import {
@@ -59,11 +59,10 @@ export interface SharedOptions {
    */
   readonly clock?: Clock | undefined;
   /**
-   * Whether the limit is shared fairly: callers of one `share` are first in, first out; across shares of
-   * this process permits go in proportion to their weights, and the store serves the processes in turn.
-   * `{ priorities, agingMs }`: with priorities above the shares. Default `false`: first in, first out.
+   * The order of the callers of this process: `fairShares()`; default: first in, first out. The store serves the
+   * processes in turn.
    */
-  readonly fair?: boolean | FairOptions | undefined;
+  readonly order?: CallOrder | undefined;
   /** Reserves permits before callers ask for them, so that most calls need no round trip. Default: off. */
   readonly prefetch?: PrefetchOptions | "auto" | undefined;
 }
@@ -92,7 +91,7 @@ export const SHARED_OPTIONS = [
   "instances",
   "prefix",
   "clock",
-  "fair",
+  "order",
   "prefetch",
 ] as const;
 
@@ -100,7 +99,7 @@ export const SHARED_OPTIONS = [
 export type Instances = (() => number) | "auto";
 
 /** The checked options of a limiter, and what it shares with others. */
-export interface RemoteOptions extends Pick<SharedOptions, "fair"> {
+export interface RemoteOptions extends Pick<SharedOptions, "order"> {
   readonly name: string;
   readonly maxWaiting: number;
   readonly timeoutMs: number;
@@ -158,7 +157,7 @@ export function checkShared(
       clock: clock === undefined ? systemClock : checkClock(clock),
       epoch: clock && toMicros(clock.epochMs ?? 0),
       limitsKeptAt: limits.keptAt,
-      fair: options.fair,
+      order: options.order,
       prefetch: checkPrefetch(options.prefetch),
     },
   };

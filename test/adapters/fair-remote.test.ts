@@ -5,7 +5,7 @@ import { withEstimate } from "../../src/adapters/llm/index.ts";
 import { PacedQueue } from "../../src/adapters/p-queue/index.ts";
 import { pace } from "../../src/adapters/pace/index.ts";
 import { throttle } from "../../src/adapters/streams/index.ts";
-import { smoothBursty } from "../../src/index.ts";
+import { fairShares, smoothBursty } from "../../src/index.ts";
 import { StoreLimiter } from "../../src/store.ts";
 import { FakeClock, memoryStore } from "../../src/testing/index.ts";
 import { suite } from "../support/suite.ts";
@@ -16,7 +16,10 @@ const test = suite("adapters on a fair limiter on a store");
 async function busy() {
   const clock = new FakeClock();
   const policy = smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 });
-  const limiter = StoreLimiter.create(memoryStore({ clock }), "x", policy, { clock, fair: true });
+  const limiter = StoreLimiter.create(memoryStore({ clock }), "x", policy, {
+    clock,
+    order: fairShares(),
+  });
   await limiter.acquire();
   const order: string[] = [];
   for (let i = 0; i < 10; i++) {

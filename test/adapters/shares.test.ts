@@ -3,16 +3,16 @@ import { limitedFetch } from "../../src/adapters/fetch/index.ts";
 import { withEstimate } from "../../src/adapters/llm/index.ts";
 import { pace } from "../../src/adapters/pace/index.ts";
 import { throttle } from "../../src/adapters/streams/index.ts";
-import { RateLimiter } from "../../src/index.ts";
+import { type FairOptions, fairShares, RateLimiter } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("adapters on a fair limiter");
 
 /** Ten a second, the first taken, with three waiters of the share "loud". */
-function busy(fair: true | { priorities: string[] } = true) {
+function busy(options: FairOptions = {}) {
   const clock = new FakeClock();
-  const limiter = RateLimiter.create(10, { clock, burstSeconds: 0, fair });
+  const limiter = RateLimiter.create(10, { clock, burstSeconds: 0, order: fairShares(options) });
   limiter.tryAcquire();
   const order: string[] = [];
   const note = (name: string) => () => {
@@ -67,7 +67,7 @@ test("pace takes the share of a call from its arguments, with a signal of its ow
 
 test("streams of different shares pass in turn", async () => {
   const clock = new FakeClock();
-  const limiter = RateLimiter.create(1000, { clock, burstSeconds: 0, fair: true });
+  const limiter = RateLimiter.create(1000, { clock, burstSeconds: 0, order: fairShares() });
   const passed = { loud: 0, quiet: 0 };
   const end = new AbortController();
   const pump = (share: keyof typeof passed) => {

@@ -7,6 +7,7 @@ import { redisServer } from "../../scripts/redis-server.ts";
 import {
   allOf,
   ConcurrencyLimiter,
+  fairShares,
   fixedWindow,
   gcra,
   KeyedLimiter,
@@ -452,7 +453,7 @@ elsewhere(
 
 elsewhere("a caller that waits for a fair limiter leaves once when that is closed", async () => {
   const clock = new FakeClock();
-  const there = onHand(steady, { clock, fair: true });
+  const there = onHand(steady, { clock, order: fairShares() });
   const limiter = allOf(there.limiter, Limiter.create(window(5), { clock }));
   await limiter.acquire();
   const waiting = watch(clock, limiter.acquire());

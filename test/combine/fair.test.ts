@@ -1,7 +1,7 @@
 /** Fair limiters on a store in a combination: whose turn it is, and which share pays. */
 import * as assert from "uvu/assert";
 import { reserveBehind } from "../../src/api/reserve-behind.ts";
-import { allOf, RateLimiter, smoothBursty, takeFromAll } from "../../src/index.ts";
+import { allOf, fairShares, RateLimiter, smoothBursty, takeFromAll } from "../../src/index.ts";
 import type { RemoteLimiter } from "../../src/remote/remote-limiter.ts";
 import { casStore, StoreLimiter } from "../../src/store.ts";
 import type { Store } from "../../src/stores/store.ts";
@@ -15,7 +15,7 @@ const test = suite("fair limiters on a store in a combination");
 /** A fair limiter of 10 a second on a store, combined with one in this process. */
 function world(clock = new FakeClock(), store: Store = memoryStore({ clock })) {
   const policy = smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 });
-  const fair = StoreLimiter.create(store, "shared", policy, { clock, fair: true });
+  const fair = StoreLimiter.create(store, "shared", policy, { clock, order: fairShares() });
   const other = RateLimiter.create(1000, { clock });
   const order: string[] = [];
   const call = (limiter: Pick<StoreLimiter, "acquire">, share: string) => {

@@ -3,6 +3,7 @@ import * as assert from "uvu/assert";
 import {
   allOf,
   ConcurrencyLimiter,
+  fairShares,
   fixedWindow,
   gcra,
   KeyedLimiter,
@@ -283,8 +284,15 @@ places("no caller holds a place while it waits, whatever the jobs, rates and pla
   await fc.assert(
     fc.asyncProperty(world, async ({ jobs, limit, rate, burstSeconds, fair, gapMs }) => {
       const clock = new FakeClock();
-      const running = ConcurrencyLimiter.create(limit, { clock, fair });
-      const pace = RateLimiter.create(rate, { clock, burstSeconds, fair });
+      const running = ConcurrencyLimiter.create(limit, {
+        clock,
+        order: fair ? fairShares() : undefined,
+      });
+      const pace = RateLimiter.create(rate, {
+        clock,
+        burstSeconds,
+        order: fair ? fairShares() : undefined,
+      });
       const limiter = allOf(running, pace);
       let active = 0;
       const starts: number[] = [];

@@ -2,6 +2,7 @@ import * as assert from "uvu/assert";
 import {
   allOf,
   ConcurrencyLimiter,
+  fairShares,
   KeyedLimiter,
   RateLimiter,
   smoothBursty,
@@ -30,7 +31,7 @@ function held(limiter: ConcurrencyLimiter, clock: FakeClock) {
 
 places("places go to the shares in turn", async () => {
   const clock = new FakeClock();
-  const limiter = ConcurrencyLimiter.create(1, { clock, fair: true });
+  const limiter = ConcurrencyLimiter.create(1, { clock, order: fairShares() });
   const { order, run } = held(limiter, clock);
   for (let i = 0; i < 4; i++) void run("a");
   for (let i = 0; i < 2; i++) void run("b");
@@ -42,8 +43,8 @@ places("places go to the shares in turn", async () => {
 
 places("priorities, weights and aging hold for places", async () => {
   const clock = new FakeClock();
-  const fair = { priorities: ["high", "low"], agingMs: 250 };
-  const limiter = ConcurrencyLimiter.create(1, { clock, fair });
+  const fair = fairShares({ priorities: ["high", "low"], agingMs: 250 });
+  const limiter = ConcurrencyLimiter.create(1, { clock, order: fair });
   const { order, run } = held(limiter, clock);
   for (let i = 0; i < 3; i++) void run("l");
   for (let i = 0; i < 6; i++) void run("h", { priority: "high" });
@@ -53,7 +54,7 @@ places("priorities, weights and aging hold for places", async () => {
 
 places("waiters may leave, be cleared, and time out", async () => {
   const clock = new FakeClock();
-  const limiter = ConcurrencyLimiter.create(1, { clock, fair: true });
+  const limiter = ConcurrencyLimiter.create(1, { clock, order: fairShares() });
   const lease = await limiter.acquire();
   const controller = new AbortController();
   const gone = watch(clock, limiter.acquire(1, { share: "a", signal: controller.signal }));
@@ -80,7 +81,7 @@ places("waiters may leave, be cleared, and time out", async () => {
 places("drop-oldest drops the caller that would go next", async () => {
   const clock = new FakeClock();
   const limiter = ConcurrencyLimiter.create(1, {
-    ...{ clock, fair: true, maxWaiting: 1, onFull: "drop-oldest" },
+    ...{ clock, order: fairShares(), maxWaiting: 1, onFull: "drop-oldest" },
   });
   const lease = await limiter.acquire();
   const dropped = watch(clock, limiter.acquire(1, { share: "a" }));
@@ -94,8 +95,14 @@ places("drop-oldest drops the caller that would go next", async () => {
 
 places("a limiter that is not fair refuses a share", async () => {
   const limiter = ConcurrencyLimiter.create(1);
-  assert.match(String(await failure(() => limiter.acquire(1, { share: "a" }))), /fair: true/);
-  assert.match(String(await failure(() => limiter.tryAcquire({ share: "a" }))), /fair: true/);
+  assert.match(
+    String(await failure(() => limiter.acquire(1, { share: "a" }))),
+    /order: fairShares\(\)/,
+  );
+  assert.match(
+    String(await failure(() => limiter.tryAcquire({ share: "a" }))),
+    /order: fairShares\(\)/,
+  );
 });
 
 places.run();
@@ -105,7 +112,7 @@ const both = suite("allOf, fair");
 /** Ten a second; the first is taken. */
 function busy() {
   const clock = new FakeClock();
-  const rate = RateLimiter.create(10, { clock, burstSeconds: 0, fair: true });
+  const rate = RateLimiter.create(10, { clock, burstSeconds: 0, order: fairShares() });
   const other = RateLimiter.create(1000, { clock });
   rate.tryAcquire();
   const order: string[] = [];
@@ -117,7 +124,7 @@ function busy() {
 
 both("run: starts are fair in rate and in concurrency, and the place is released", async () => {
   const { clock, rate, order } = busy();
-  const concurrency = ConcurrencyLimiter.create(2, { clock, fair: true });
+  const concurrency = ConcurrencyLimiter.create(2, { clock, order: fairShares() });
   const limiter = allOf(rate, concurrency);
   const run = (share: string) =>
     limiter.run(
@@ -166,15 +173,18 @@ both("every verb takes the share", async () => {
 both("a combination without a fair limiter refuses a share, with places too", async () => {
   const { other } = busy();
   const share = { share: "a" };
-  assert.match(String(await failure(() => allOf(other).acquire(1, share))), /fair: true/);
+  assert.match(
+    String(await failure(() => allOf(other).acquire(1, share))),
+    /order: fairShares\(\)/,
+  );
   const leasing = allOf(other, ConcurrencyLimiter.create(1));
-  assert.match(String(await failure(() => leasing.acquire(1, share))), /fair: true/);
+  assert.match(String(await failure(() => leasing.acquire(1, share))), /order: fairShares\(\)/);
 });
 
 both("a caller of a combination is not dropped to make room", async () => {
   const clock = new FakeClock();
   const rate = RateLimiter.create(10, {
-    ...{ clock, burstSeconds: 0, fair: true, maxWaiting: 2, onFull: "drop-oldest" },
+    ...{ clock, burstSeconds: 0, order: fairShares(), maxWaiting: 2, onFull: "drop-oldest" },
   });
   rate.tryAcquire();
   const combined = watch(clock, allOf(rate).acquire(1, { share: "a" }));
@@ -190,7 +200,10 @@ both("a caller of a combination is not dropped to make room", async () => {
 both("a share of a keyed limiter that is not fair is refused", async () => {
   const policy = smoothBursty({ permitsPerSecond: 10 });
   const limiter = allOf(KeyedLimiter.create(policy).for("one"));
-  assert.match(String(await failure(() => limiter.acquire(1, { share: "a" }))), /fair: true/);
+  assert.match(
+    String(await failure(() => limiter.acquire(1, { share: "a" }))),
+    /order: fairShares\(\)/,
+  );
 });
 
 both("tryAcquire with a time: the share goes to the limiters that are fair", async () => {
@@ -204,7 +217,7 @@ both("tryAcquire with a time: the share goes to the limiters that are fair", asy
   await clock.advance(100);
   assert.is(one.at, 100);
   assert.is(two.value, undefined);
-  const places = ConcurrencyLimiter.create(1, { clock, fair: true });
+  const places = ConcurrencyLimiter.create(1, { clock, order: fairShares() });
   const fairPlaces = allOf(other, places);
   const held = await fairPlaces.acquire(1, { share: "a" });
   const waiting = watch(clock, fairPlaces.tryAcquire(share));
@@ -219,7 +232,7 @@ both("tryAcquire with a time: the share goes to the limiters that are fair", asy
 both("a fair limiter with keys takes a share in a combination", async () => {
   const { clock, other } = busy();
   const policy = smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 });
-  const keyed = KeyedLimiter.create(policy, { clock, fair: true }).for("one");
+  const keyed = KeyedLimiter.create(policy, { clock, order: fairShares() }).for("one");
   const limiter = allOf(keyed, other);
   await limiter.acquire(1, { share: "a" });
   const order: string[] = [];

@@ -5,6 +5,7 @@ import { RemoteConcurrency } from "../../src/concurrency/leased/remote-concurren
 import {
   allOf,
   ConcurrencyLimiter,
+  fairShares,
   PermitsExceedCapacityError,
   QueueFullError,
   RateLimiter,
@@ -17,14 +18,16 @@ import { suite } from "../support/suite.ts";
 type Order = "first in, first out" | "fair";
 type AnyLimiter = ConcurrencyLimiter | RemoteConcurrency;
 
+const orderOf = (order: Order) => (order === "fair" ? fairShares() : undefined);
+
 /** The same promises for limits of this process and for those on a store. */
 const places: Record<string, (limit: number, order: Order, maxWaiting?: number) => AnyLimiter> = {
   "in this process": (limit, order, maxWaiting = Infinity) =>
-    ConcurrencyLimiter.create(limit, { fair: order === "fair", maxWaiting }),
+    ConcurrencyLimiter.create(limit, { order: orderOf(order), maxWaiting }),
   "on a store": (limit, order, maxWaiting = Infinity) => {
     const options = { name: "limiter", leaseMs: 60_000, timeoutMs: 1000, maxWaiting };
     const all = { ...options, whenUnavailable: "throw" as const };
-    return new RemoteConcurrency(new HandLeaseStore(), "key", limit, all, order === "fair");
+    return new RemoteConcurrency(new HandLeaseStore(), "key", limit, all, orderOf(order));
   },
 };
 

@@ -1,5 +1,6 @@
 import * as assert from "uvu/assert";
 import {
+  fairShares,
   fixedWindow,
   Limiter,
   leakyBucket,
@@ -17,7 +18,12 @@ const test = suite("fair limiter");
 /** One permit each 100 ms; the first is taken, so all others wait. */
 function busy(options: RateLimiterOptions = {}) {
   const clock = new FakeClock();
-  const limiter = RateLimiter.create(10, { clock, burstSeconds: 0, fair: true, ...options });
+  const limiter = RateLimiter.create(10, {
+    clock,
+    burstSeconds: 0,
+    order: fairShares(),
+    ...options,
+  });
   limiter.tryAcquire();
   const order: string[] = [];
   const acquire = (share: string, permits = 1, options = {}) => {
@@ -93,7 +99,7 @@ test("a share that was idle neither saves up nor pays", async () => {
 
 test("a tenant that took many permits at once waits for its own debt", async () => {
   const clock = new FakeClock();
-  const limiter = RateLimiter.create(100, { clock, burstSeconds: 0, fair: true });
+  const limiter = RateLimiter.create(100, { clock, burstSeconds: 0, order: fairShares() });
   assert.is(await limiter.acquire(1000, { share: "big" }), 0);
   const own = watch(clock, limiter.acquire(1, { share: "big" }));
   const others = Array.from({ length: 500 }, (_, i) =>
@@ -116,7 +122,7 @@ test("calls that are granted one by one while no caller waits leave no debt, one
   ] as const) {
     const clock = new FakeClock();
     const policy = fixedWindow({ limit: 10, windowMs: 1000, align: "first" });
-    const limiter = Limiter.create(policy, { clock, fair: true });
+    const limiter = Limiter.create(policy, { clock, order: fairShares() });
     for (let i = 0; i < calls; i++) await limiter.acquire(permits, { share: "a" });
     const order: string[] = [];
     for (const share of ["a", "b", "a", "b", "a", "b", "a", "b", "a", "b"]) {
@@ -156,7 +162,7 @@ test("peek says when a new share goes if no other caller comes", async () => {
 });
 
 test("a reservation keeps its instant, whoever comes later", async () => {
-  const { clock, limiter, many } = busy({ fair: { priorities: ["high", "low"] } });
+  const { clock, limiter, many } = busy({ order: fairShares({ priorities: ["high", "low"] }) });
   many("a", 3);
   const reservation = limiter.reserve(1, { share: "a" });
   assert.is(reservation.waitMs, 400);
@@ -286,7 +292,9 @@ test("a reset lets the waiters take from the new state, in order", async () => {
 });
 
 test("a higher priority goes first, whatever its share", async () => {
-  const { clock, order, many } = busy({ fair: { priorities: ["interactive", "batch"] } });
+  const { clock, order, many } = busy({
+    order: fairShares({ priorities: ["interactive", "batch"] }),
+  });
   many("a", 3, 1, { priority: "batch" });
   many("b", 1);
   await clock.advance(150);
@@ -297,7 +305,7 @@ test("a higher priority goes first, whatever its share", async () => {
 
 test("with aging a lower priority releases one caller each time it has waited so long", async () => {
   const { clock, order, many } = busy({
-    fair: { priorities: ["interactive", "batch"], agingMs: 1000 },
+    order: fairShares({ priorities: ["interactive", "batch"], agingMs: 1000 }),
   });
   many("i", 60, 1, { priority: "interactive" });
   many("b", 5, 1, { priority: "batch" });
@@ -308,7 +316,7 @@ test("with aging a lower priority releases one caller each time it has waited so
 
 test("aging that is shorter than the interval makes priorities equal", async () => {
   const { clock, order, many } = busy({
-    fair: { priorities: ["one", "two", "three"], agingMs: 1 },
+    order: fairShares({ priorities: ["one", "two", "three"], agingMs: 1 }),
   });
   for (const priority of ["one", "two", "three"]) many(priority, 9, 1, { priority });
   await clock.advance(1500);
@@ -319,7 +327,10 @@ test("aging that is shorter than the interval makes priorities equal", async () 
 test("an overtaken head does not hold back a smaller request that could go now", async () => {
   const clock = new FakeClock();
   const policy = tokenBucket({ capacity: 100, refill: 10, everyMs: 1000 });
-  const limiter = Limiter.create(policy, { clock, fair: { priorities: ["high", "low"] } });
+  const limiter = Limiter.create(policy, {
+    clock,
+    order: fairShares({ priorities: ["high", "low"] }),
+  });
   limiter.tryAcquire(100);
   const low = watch(clock, limiter.acquire(100, { priority: "low" }));
   await clock.advance(5000);
@@ -339,7 +350,7 @@ test("an overtaken head does not hold back a smaller request that could go now",
 test("a leaky bucket counts the waiters of all shares", async () => {
   const clock = new FakeClock();
   const policy = leakyBucket({ permitsPerSecond: 10, capacity: 3 });
-  const limiter = Limiter.create(policy, { clock, fair: true });
+  const limiter = Limiter.create(policy, { clock, order: fairShares() });
   for (const share of ["a", "b", "c", "d"]) void limiter.acquire(1, { share });
   assert.is(limiter.peek(1, { share: "e" }).waitMs, Infinity);
   assert.instance(await failure(() => limiter.acquire(1, { share: "e" })), QueueFullError);
@@ -382,7 +393,7 @@ test("callers without a share are a share of their own", async () => {
 
 test("a table of many served shares is bounded, and the largest debts stay known", async () => {
   const clock = new FakeClock();
-  const limiter = RateLimiter.create(1000, { clock, burstSeconds: 0, fair: true });
+  const limiter = RateLimiter.create(1000, { clock, burstSeconds: 0, order: fairShares() });
   void limiter.acquire(5000, { share: "big" });
   const all = Array.from({ length: 3000 }, (_, i) =>
     watch(clock, limiter.acquire(1, { share: `tenant ${i}` })),
@@ -402,7 +413,7 @@ test("a keyed limiter is fair within each key", async () => {
   const { KeyedLimiter, smoothBursty } = await import("../../src/index.ts");
   const clock = new FakeClock();
   const policy = smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 });
-  const keyed = KeyedLimiter.create(policy, { clock, fair: true });
+  const keyed = KeyedLimiter.create(policy, { clock, order: fairShares() });
   const limiter = keyed.for("one");
   limiter.tryAcquire();
   const order: string[] = [];

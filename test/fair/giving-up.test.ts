@@ -1,9 +1,15 @@
 /** A share always has a caller, but its callers give up before their turn. */
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
-import { systemClock } from "../../src/ground/clock.ts";
-import { ConcurrencyLimiter, KeyedLimiter, RateLimiter, smoothBursty } from "../../src/index.ts";
 import { RemoteConcurrency } from "../../src/concurrency/leased/remote-concurrency.ts";
+import { systemClock } from "../../src/ground/clock.ts";
+import {
+  ConcurrencyLimiter,
+  fairShares,
+  KeyedLimiter,
+  RateLimiter,
+  smoothBursty,
+} from "../../src/index.ts";
 import { StoreRateLimiter } from "../../src/store.ts";
 import { memoryStore } from "../../src/testing/index.ts";
 import { HandLeaseStore } from "../support/limiter/lease-store.ts";
@@ -28,27 +34,28 @@ function held(limiter: ConcurrencyLimiter | RemoteConcurrency, ms: number): Call
 /** Each lets one call through in that time. */
 const LIMITERS: Record<string, (everyMs: number) => Call> = {
   "a rate limiter": (everyMs) => {
-    const limiter = RateLimiter.create(1000 / everyMs, { fair: true, burstSeconds: 0 });
+    const limiter = RateLimiter.create(1000 / everyMs, { order: fairShares(), burstSeconds: 0 });
     return (asked) => limiter.acquire(1, asked);
   },
   "a keyed limiter": (everyMs) => {
     const policy = smoothBursty({ permitsPerSecond: 1000 / everyMs, burstSeconds: 0 });
-    const limiter = KeyedLimiter.create(policy, { fair: true }).for("key");
+    const limiter = KeyedLimiter.create(policy, { order: fairShares() }).for("key");
     return (asked) => limiter.acquire(1, asked);
   },
   "a rate limiter on a store": (everyMs) => {
     const store = memoryStore({ clock: systemClock });
-    const options = { fair: true, burstSeconds: 0 };
+    const options = { order: fairShares(), burstSeconds: 0 };
     const limiter = StoreRateLimiter.create(store, "api", 1000 / everyMs, options);
     return (asked) => limiter.acquire(1, asked);
   },
-  "a concurrency limiter": (everyMs) => held(ConcurrencyLimiter.create(1, { fair: true }), everyMs),
+  "a concurrency limiter": (everyMs) =>
+    held(ConcurrencyLimiter.create(1, { order: fairShares() }), everyMs),
   "a concurrency limiter on a store": (everyMs) => {
     const store = new HandLeaseStore();
     const whenUnavailable = "throw" as const;
     const all = { name: "pages", leaseMs: 30_000, maxWaiting: Infinity, timeoutMs: 1000 };
     const options = { ...all, whenUnavailable };
-    return held(new RemoteConcurrency(store, "key", 1, options, true), everyMs);
+    return held(new RemoteConcurrency(store, "key", 1, options, fairShares()), everyMs);
   },
 };
 

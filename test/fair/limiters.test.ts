@@ -1,5 +1,11 @@
 import * as assert from "uvu/assert";
-import { allOf, ConcurrencyLimiter, RateLimiter, smoothBursty } from "../../src/index.ts";
+import {
+  allOf,
+  ConcurrencyLimiter,
+  fairShares,
+  RateLimiter,
+  smoothBursty,
+} from "../../src/index.ts";
 import { StoreLimiter, StoreRateLimiter } from "../../src/store.ts";
 import { FakeClock, memoryStore } from "../../src/testing/index.ts";
 import { failure, instants, watch } from "../support/limiter/watch.ts";
@@ -16,7 +22,7 @@ function world() {
 
 test("a fair rate limiter has the verbs of the rate", async () => {
   const { clock, store } = world();
-  const options = { clock, fair: true, burstSeconds: 0 };
+  const options = { clock, order: fairShares(), burstSeconds: 0 };
   const limiter = StoreRateLimiter.create(store, "rate", 10, options);
   await limiter.acquire();
   const calls = Array.from({ length: 6 }, () => watch(clock, limiter.acquire(1, { share: "a" })));
@@ -31,7 +37,7 @@ test("a fair rate limiter has the verbs of the rate", async () => {
 
 test("each key has shares of its own, and all keys count together", async () => {
   const { clock, store } = world();
-  const limiter = StoreLimiter.create(store, "keyed", tenASecond, { clock, fair: true });
+  const limiter = StoreLimiter.create(store, "keyed", tenASecond, { clock, order: fairShares() });
   const [ann, bob] = [limiter.for("ann"), limiter.for("bob")];
   assert.is(limiter.for("ann"), ann);
   const order: string[] = [];
@@ -60,8 +66,8 @@ test("each key has shares of its own, and all keys count together", async () => 
 
 test("a fair limiter is an instance of its class", () => {
   const { clock, store } = world();
-  const rate = StoreRateLimiter.create(store, "one", 10, { clock, fair: true });
-  const keyed = StoreLimiter.create(store, "two", tenASecond, { clock, fair: true });
+  const rate = StoreRateLimiter.create(store, "one", 10, { clock, order: fairShares() });
+  const keyed = StoreLimiter.create(store, "two", tenASecond, { clock, order: fairShares() });
   const plain = StoreLimiter.create(store, "three", tenASecond, { clock });
   assert.equal(
     [rate, keyed, plain, keyed.for("a"), undefined, 7].map((value) => [
@@ -81,7 +87,7 @@ test("a fair limiter is an instance of its class", () => {
 
 test("a combination takes the share, and waits in fair order", async () => {
   const { clock, store } = world();
-  const fair = StoreLimiter.create(store, "fair", tenASecond, { clock, fair: true });
+  const fair = StoreLimiter.create(store, "fair", tenASecond, { clock, order: fairShares() });
   const other = RateLimiter.create(1000, { clock });
   const limiter = allOf(fair, other);
   const order: string[] = [];
@@ -102,7 +108,7 @@ test("a combination takes the share, and waits in fair order", async () => {
   const timed = watch(clock, limiter.tryAcquire(1, { ...share, timeoutMs: 500 }));
   await clock.advance(500);
   assert.is(timed.value, true);
-  const places = ConcurrencyLimiter.create(1, { clock, fair: true });
+  const places = ConcurrencyLimiter.create(1, { clock, order: fairShares() });
   const run = watch(
     clock,
     allOf(fair, places).run(async () => "done", share),

@@ -1,7 +1,7 @@
 /** What a fair limiter promises for any arrivals, sizes, weights, cancels and rate changes. */
 import fc from "fast-check";
 import * as assert from "uvu/assert";
-import { RateLimiter } from "../../src/index.ts";
+import { fairShares, RateLimiter } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
@@ -61,7 +61,11 @@ async function play(
 ) {
   const clock = new FakeClock();
   const { burstSeconds = 0.5 } = on;
-  const limiter = RateLimiter.create(10, { clock, burstSeconds, fair });
+  const limiter = RateLimiter.create(10, {
+    clock,
+    burstSeconds,
+    order: fair ? fairShares() : undefined,
+  });
   const calls: Call[] = [];
   const one = async (index: number, permits: number) => {
     const controller = new AbortController();
@@ -223,7 +227,7 @@ test("a caller that was cancelled changes nothing for the others", async () => {
 async function playCancelled(history: readonly Op[], w: readonly number[], index: number) {
   let seen = 0;
   const clock = new FakeClock();
-  const limiter = RateLimiter.create(10, { clock, burstSeconds: 0.5, fair: true });
+  const limiter = RateLimiter.create(10, { clock, burstSeconds: 0.5, order: fairShares() });
   const controller = new AbortController();
   const calls: { readonly at: number | undefined }[] = [];
   for (const step of history) {
@@ -250,7 +254,7 @@ async function playCancelled(history: readonly Op[], w: readonly number[], index
 
 test("no share starves, although new shares come without end at the full rate", async () => {
   const clock = new FakeClock();
-  const limiter = RateLimiter.create(10, { clock, burstSeconds: 0, fair: true });
+  const limiter = RateLimiter.create(10, { clock, burstSeconds: 0, order: fairShares() });
   limiter.tryAcquire();
   const old = Array.from({ length: 5 }, () => watch(clock, limiter.acquire(1, { share: "old" })));
   for (let i = 0; i < 5; i++) void limiter.acquire(1, { share: `first ${i}` });
@@ -268,7 +272,7 @@ test("no share starves, although new shares come without end at the full rate", 
 
 test("50 equal tenants with loads from 1 to 1000 get the same: Jain's index is above 0.999", async () => {
   const clock = new FakeClock();
-  const limiter = RateLimiter.create(500, { clock, fair: true });
+  const limiter = RateLimiter.create(500, { clock, order: fairShares() });
   const served = Array.from({ length: 50 }, () => 0);
   let open = true;
   for (let tenant = 0; tenant < 50; tenant++) {

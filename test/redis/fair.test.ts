@@ -2,7 +2,7 @@
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import { redisServer } from "../../scripts/redis-server.ts";
-import { allOf, fixedWindow } from "../../src/index.ts";
+import { allOf, fairShares, fixedWindow } from "../../src/index.ts";
 import {
   RedisConcurrencyLimiter,
   type RedisConcurrencyOptions,
@@ -35,7 +35,7 @@ for (const [name, more] of [
     `RedisRateLimiter, ${name}`,
     (clock, { name: own = watched.fresh(), ...options } = {}) =>
       RedisRateLimiter.create(watched.runner, own, 7, {
-        ...{ timeoutMs: 60_000, clock, fair: true },
+        ...{ timeoutMs: 60_000, clock, order: fairShares() },
         ...more,
         ...options,
       }),
@@ -56,7 +56,11 @@ function clients(rate: number) {
   const name = watched.fresh();
   const connections = [0, 1].map(() => new Redis({ host, port, db } as never));
   const limiters = connections.map((redis) =>
-    RedisRateLimiter.create(redis, name, rate, { fair: true, burstSeconds: 0, timeoutMs: 20_000 }),
+    RedisRateLimiter.create(redis, name, rate, {
+      order: fairShares(),
+      burstSeconds: 0,
+      timeoutMs: 20_000,
+    }),
   );
   const end = async () => {
     await Promise.all(limiters.map((limiter) => limiter.close()));
@@ -112,7 +116,7 @@ real("keys have shares of their own", async () => {
     watched.redis,
     watched.fresh(),
     fixedWindow({ limit: 50, windowMs: 60_000 }),
-    { fair: true, timeoutMs: 20_000 },
+    { order: fairShares(), timeoutMs: 20_000 },
   );
   const key = limiter.for("ann");
   const waits = await Promise.all(
@@ -128,7 +132,7 @@ real(
   "a combination in one script goes through the order of the shares, and charges them",
   async () => {
     const clock = new FakeClock();
-    const options = { clock, timeoutMs: 20_000, fair: true };
+    const options = { clock, timeoutMs: 20_000, order: fairShares() };
     const pace = (name: string, more = {}) =>
       RedisRateLimiter.create(watched.redis, name, 10, {
         ...PATIENT,
@@ -179,7 +183,7 @@ function leasing(limit: number, options: RedisConcurrencyOptions = {}) {
   const connections = [0, 1].map(() => new Redis({ host, port, db } as never));
   const limiters = connections.map((redis) =>
     RedisConcurrencyLimiter.create(redis, name, limit, {
-      ...{ fair: true, timeoutMs: 20_000 },
+      ...{ order: fairShares(), timeoutMs: 20_000 },
       ...options,
     }),
   );
@@ -218,7 +222,10 @@ real("leases go to tenants in turn, and to processes in turn", async () => {
 });
 
 real("random jobs of two processes: the limit holds, every job runs, no place leaks", async () => {
-  const { one, other, end } = leasing(3, { maxWaiting: 100, fair: { priorities: ["a", "b"] } });
+  const { one, other, end } = leasing(3, {
+    maxWaiting: 100,
+    order: fairShares({ priorities: ["a", "b"] }),
+  });
   let running = 0;
   let most = 0;
   let ended = 0;

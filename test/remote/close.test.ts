@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
-import { smoothBursty, tokenBucket } from "../../src/index.ts";
+import { fairShares, smoothBursty, tokenBucket } from "../../src/index.ts";
 import { LimiterClosedError, StoreUnavailableError } from "../../src/redis/index.ts";
 import type { RemoteLimiter } from "../../src/remote/remote-limiter.ts";
 import { Breaker } from "../../src/stores/breaker.ts";
@@ -137,7 +137,7 @@ closing(
 
 closing("a fair limiter returns permits that are granted after its waiters have left", async () => {
   const policy = tokenBucket({ capacity: 100, refill: 1, everyMs: 1000 });
-  const { store, limiter } = onHand(policy, { fair: true });
+  const { store, limiter } = onHand(policy, { order: fairShares() });
   const ends = Promise.allSettled(Array.from({ length: 20 }, () => limiter.acquire()));
   // the store has granted the next calls, but its reply is under way
   while (store.batches.length < 2) await Promise.resolve();

@@ -10,11 +10,11 @@ export interface PacedAddOptions extends QueueAddOptions {
    */
   readonly permits?: Permits | undefined;
   /**
-   * The share of the job, such as the id of a tenant; only in a queue with `fair: true`. Jobs of one share
+   * The share of the job, such as the id of a tenant; only in a queue with `order: fairShares()`. Jobs of one share
    * are first in, first out. Default "".
    */
   readonly share?: string | undefined;
-  /** The weight of its share, above 0; only in a queue with `fair: true`. Default 1. */
+  /** The weight of its share, above 0; only in a queue with `order: fairShares()`. Default 1. */
   readonly weight?: number | undefined;
 }
 

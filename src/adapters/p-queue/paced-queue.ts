@@ -17,6 +17,7 @@
  */
 import PQueue from "p-queue";
 import type { Limiter } from "../../api/limiter-api.ts";
+import type { CallOrder } from "../../api/options.ts";
 import {
   aboveZero,
   type Bound,
@@ -28,6 +29,7 @@ import {
   checkText,
 } from "../../ground/check.ts";
 import { listPermits } from "../../ground/permits.ts";
+import { FIFO, orderIn } from "../../queue/order.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { SHARED_BY, shareOf } from "../shares.ts";
 import { FairRank } from "./fair-rank.ts";
@@ -69,11 +71,10 @@ export interface PacedQueueOptions {
    */
   readonly onFull?: OnFullQueue | undefined;
   /**
-   * Whether the jobs of one priority start fairly: those of one `share` first in, first out, and across
-   * shares in proportion to their weights. Default `false`: first in, first out. A full queue then drops jobs
-   * of the lowest priority from the share that waits for most permits (`"drop-lowest-priority"`).
+   * The order of the jobs of one priority: `fairShares()`; default: first in, first out. With fair shares a full
+   * queue drops jobs of the lowest priority from the share that waits for most permits (`"drop-lowest-priority"`).
    */
-  readonly fair?: boolean | undefined;
+  readonly order?: CallOrder | undefined;
   /** The share of the whole queue in a fair limiter. Default "". */
   readonly share?: string | undefined;
   /** The weight of that share, above 0. Default 1. */
@@ -89,7 +90,7 @@ const OPTIONS = [
   "timeout",
   "maxWaiting",
   "onFull",
-  "fair",
+  "order",
   ...SHARED_BY,
 ] as const;
 const ADD_OPTIONS = ["permits", "priority", "id", "signal", "timeout", "share", "weight"] as const;
@@ -131,7 +132,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   /**
    * @param options `limiter`; PQueue's `concurrency` (default `Infinity`), `autoStart` (default
    *   `true`) and `timeout` (ms, default none); `maxWaiting` (jobs, default `Infinity`) and `onFull`
-   *   (default `"reject"`); `fair` (default `false`); `share`, `weight` and `priority` of the whole queue in
+   *   (default `"reject"`); `order` of the jobs; `share`, `weight` and `priority` of the whole queue in
    *   a fair limiter
    * @throws TypeError or RangeError on a bad option. `interval` and `intervalCap` are not allowed, because
    *   the limiter sets the pace, and neither is `queueClass`
@@ -139,10 +140,10 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   constructor(options: PacedQueueOptions) {
     checkOptions("options", options, OPTIONS);
     const { limiter, autoStart = true, timeout, ...others } = options;
-    const { maxWaiting = Infinity, onFull = "reject", fair = false } = options;
+    const { maxWaiting = Infinity, onFull = "reject" } = options;
+    const isFair = orderIn(options) !== FIFO;
     checkLimiter(limiter);
     checkBoolean("autoStart", autoStart);
-    checkBoolean("fair", fair);
     checkNumber("maxWaiting", maxWaiting, jobsAtLeastOne);
     checkOneOf("onFull", onFull, ON_FULL);
     const line: CreatedHeap = { jobs: new JobHeap(), onTake() {} };
@@ -150,11 +151,11 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
       // `concurrency` as it is, since the versions differ on `undefined`; PQueue ignores our own options
       ...others,
       autoStart: false,
-      queueClass: heapOf(line, fair ? FairRank : JobRank),
+      queueClass: heapOf(line, isFair ? FairRank : JobRank),
       ...(timeout === undefined ? {} : { timeout }),
     });
     this.#requests = new PermitRequests(limiter, shareOf(options), () => this.#pump());
-    this.#isFair = fair;
+    this.#isFair = isFair;
     this.#isPaused = !autoStart;
     this.#line = line;
     this.#full = maxWaiting === Infinity ? undefined : new FullQueue(maxWaiting, onFull);
@@ -337,7 +338,9 @@ function checkAddOptions(options: Partial<PacedAddOptions>, isFair: boolean): vo
   if (share !== undefined) checkText("share", share);
   if (weight !== undefined) checkNumber("weight", weight, aboveZero);
   if (!isFair && (share !== undefined || weight !== undefined)) {
-    throw new TypeError("share and weight need a queue that was created with { fair: true }");
+    throw new TypeError(
+      "share and weight need a queue that was created with { order: fairShares() }",
+    );
   }
   if (priority !== undefined) checkNumber("priority", priority, anyPriority);
   if (permits !== undefined) listPermits(permits, Object.keys(Object(permits)));

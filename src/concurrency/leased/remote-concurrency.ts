@@ -14,15 +14,14 @@
  */
 
 import type { TryOptions, WaitOptions } from "../../api/limiter-api.ts";
-import { checkTryOptions, checkWaitOptions, type FairOptions, shareIn } from "../../api/options.ts";
+import { type CallOrder, checkTryOptions, checkWaitOptions, shareIn } from "../../api/options.ts";
 import type { RemoteStats, StoreState } from "../../api/outage-stats.ts";
 import { asMember, type PlacesMember } from "../../api/participant.ts";
 import { type RunOptions, tryArguments } from "../../api/slots-options.ts";
 import type { Counted } from "../../api/stats.ts";
-import { orderOf } from "../../fair/fair-order.ts";
 import { checkFunction, checkNumber, wholeAtLeastOne } from "../../ground/check.ts";
 import { asyncDispose } from "../../ground/dispose.ts";
-import { FIFO, type Order } from "../../queue/order.ts";
+import { FIFO, type Order, orderIn } from "../../queue/order.ts";
 import type { LeaseStore } from "../../stores/lease-store.ts";
 import { Slots } from "../slots.ts";
 import { RemoteSlotsParticipant } from "../slots-participant.ts";
@@ -35,16 +34,15 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   readonly #queue: LeaseQueue;
   readonly #declared: number;
 
-  /** @param fair the option `fair` */
   constructor(
     store: LeaseStore,
     key: string,
     declared: number,
     options: RemoteConcurrencyOptions,
-    fair?: boolean | FairOptions,
+    order?: CallOrder,
   ) {
     this.#declared = declared;
-    this.#order = orderOf(fair);
+    this.#order = orderIn({ order });
     this.#queue = new LeaseQueue(store, key, declared, options, this.#order);
   }
 

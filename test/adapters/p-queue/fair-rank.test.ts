@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import * as assert from "uvu/assert";
 import { PacedQueue } from "../../../src/adapters/p-queue/index.ts";
-import { RateLimiter } from "../../../src/index.ts";
+import { fairShares, RateLimiter } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { failure } from "../../support/limiter/watch.ts";
 import { suite } from "../../support/suite.ts";
@@ -13,7 +13,7 @@ function busy(options = {}) {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(10, { clock, burstSeconds: 0 });
   limiter.tryAcquire();
-  const queue = new PacedQueue({ limiter, fair: true, ...options });
+  const queue = new PacedQueue({ limiter, order: fairShares(), ...options });
   const order: string[] = [];
   const add = (share: string, more = {}) =>
     queue.add(() => order.push(share), { share, ...more }).catch(() => order.push("failed"));
@@ -72,7 +72,7 @@ test("the jobs of a fair queue can be listed, in their order", async () => {
 
 test("a queue is one share of a fair limiter", async () => {
   const clock = new FakeClock();
-  const limiter = RateLimiter.create(10, { clock, burstSeconds: 0, fair: true });
+  const limiter = RateLimiter.create(10, { clock, burstSeconds: 0, order: fairShares() });
   limiter.tryAcquire();
   const order: string[] = [];
   for (let i = 0; i < 4; i++) {
@@ -88,12 +88,18 @@ test("a queue is one share of a fair limiter", async () => {
 
 test("bad options are refused, and shares where the queue is not fair", async () => {
   const { queue } = busy();
-  const unfair = busy({ fair: false }).queue;
+  const unfair = busy({ order: undefined }).queue;
   const job = () => 1;
   assert.match(String(await failure(() => queue.add(job, { share: 1 as never }))), /share must/);
   assert.match(String(await failure(() => queue.add(job, { weight: 0 }))), /weight must/);
-  assert.match(String(await failure(() => unfair.add(job, { share: "a" }))), /fair: true/);
-  assert.match(String(await failure(() => unfair.add(job, { weight: 2 }))), /fair: true/);
+  assert.match(
+    String(await failure(() => unfair.add(job, { share: "a" }))),
+    /order: fairShares\(\)/,
+  );
+  assert.match(
+    String(await failure(() => unfair.add(job, { weight: 2 }))),
+    /order: fairShares\(\)/,
+  );
 });
 
 test("every job starts, whatever joins and leaves", async () => {

@@ -3,12 +3,13 @@ import FakeTimers from "@sinonjs/fake-timers";
 import fc from "fast-check";
 import * as assert from "uvu/assert";
 import type { ShareOptions } from "../../../src/api/limiter-api.ts";
-import type { FairOptions } from "../../../src/api/options.ts";
+import type { CallOrder } from "../../../src/api/options.ts";
 import { RemoteConcurrency } from "../../../src/concurrency/leased/remote-concurrency.ts";
 import type { RemoteLease } from "../../../src/concurrency/leased/remote-lease.ts";
 import { diagnostics, type WaitMessage } from "../../../src/ground/diagnostics.ts";
 import { LimiterClosedError, QueueFullError } from "../../../src/ground/errors.ts";
-import { allOf, RateLimiter } from "../../../src/index.ts";
+import { allOf, fairShares, RateLimiter } from "../../../src/index.ts";
+import { FIFO } from "../../../src/queue/order.ts";
 import { HandLeaseStore, settled } from "../../support/limiter/lease-store.ts";
 import { failure } from "../../support/limiter/watch.ts";
 import { suite } from "../../support/suite.ts";
@@ -27,17 +28,20 @@ test.after.each(() => {
 interface Opened {
   readonly processes?: number;
   readonly maxWaiting?: number;
-  readonly fair?: boolean | FairOptions;
+  readonly by?: CallOrder;
 }
 
 /** Several processes with one limiter. */
-function open(limit: number, { processes = 1, maxWaiting = Infinity, fair = true }: Opened = {}) {
+function open(
+  limit: number,
+  { processes = 1, maxWaiting = Infinity, by = fairShares() }: Opened = {},
+) {
   const store = new HandLeaseStore();
   const whenUnavailable = "throw" as const;
   const all = { name: "pages", leaseMs: 900, maxWaiting, timeoutMs: 100, whenUnavailable };
   const limiters = Array.from(
     { length: processes },
-    () => new RemoteConcurrency(store, "key", limit, all, fair),
+    () => new RemoteConcurrency(store, "key", limit, all, by),
   );
   const order: string[] = [];
   const held: RemoteLease[] = [];
@@ -86,8 +90,8 @@ test("shares get leases in turn, by weight, and a new share waits for one ticket
 
 test("priorities are above shares, and aging protects the lower ones", async () => {
   for (const agingMs of [undefined, 100]) {
-    const fair = { priorities: ["high", "low"], agingMs };
-    const { order, ask, held } = await full(1, { fair });
+    const options = { priorities: ["high", "low"], agingMs };
+    const { order, ask, held } = await full(1, { by: fairShares(options) });
     for (let i = 0; i < 3; i++) ask("low", { priority: "low" });
     for (let i = 0; i < 5; i++) ask("high", { priority: "high" });
     await settled();
@@ -187,7 +191,9 @@ test("callers of a share that leave all at once leave nothing behind", async () 
 
 test("close rejects every caller once, and gives their ticket back", async () => {
   const { store, limiter } = await full(1);
-  const refused = Array.from({ length: 5 }, () => failure(() => limiter.acquire(1, { share: "a" })));
+  const refused = Array.from({ length: 5 }, () =>
+    failure(() => limiter.acquire(1, { share: "a" })),
+  );
   await settled();
   await limiter.close();
   const errors = await Promise.all(refused);
@@ -462,15 +468,14 @@ test("the arguments of a share are checked; a limiter that is not fair has none"
   assert.match(`${await failure(() => limiter.acquire(1, { share: 7 as never }))}`, "share");
   assert.match(`${await failure(() => limiter.acquire(1, { weight: 0 }))}`, "weight");
   assert.match(`${await failure(() => limiter.tryAcquire({ priority: "x" }))}`, "priorities");
-  const plain = open(1, { fair: false }).limiter;
+  const plain = open(1, { by: FIFO }).limiter;
   for (const call of [
     () => plain.acquire(1, { share: "a" }),
     () => plain.tryAcquire({ share: "a" }),
     () => plain.run(async () => {}, { weight: 2 }),
   ]) {
-    assert.match(`${await failure(call)}`, "created with { fair: true }");
+    assert.match(`${await failure(call)}`, "created with { order: fairShares() }");
   }
-  assert.throws(() => open(1, { fair: { priorities: "x" as never } }), "fair.priorities");
 });
 
 test.run();

@@ -59,7 +59,7 @@ function open(mode: Mode, limit: number, opened: Opened = {}) {
         "key",
         limit,
         { ...all, whenUnavailable: mode, instances },
-        orders.fair,
+        orders.order,
       ),
   );
   const limiter = limiters[0] as RemoteConcurrency;

@@ -35,7 +35,7 @@ function open(limit: number, { processes = 1, maxWaiting = Infinity, leaseMs = 9
   const all = { name: "pages", leaseMs, maxWaiting, timeoutMs: 100, whenUnavailable };
   const limiters = Array.from(
     { length: processes },
-    () => new RemoteConcurrency(store, "key", limit, all, orders.fair),
+    () => new RemoteConcurrency(store, "key", limit, all, orders.order),
   );
   const went: string[] = [];
   const leases: RemoteLease[] = [];

@@ -3,6 +3,7 @@ import * as assert from "uvu/assert";
 import { reserveBehind } from "../../../src/api/reserve-behind.ts";
 import { diagnostics, type WaitMessage } from "../../../src/ground/diagnostics.ts";
 import {
+  fairShares,
   fixedWindow,
   leakyBucket,
   PermitsExceedCapacityError,
@@ -30,7 +31,12 @@ async function busy(options: StoreLimiterOptions = {}, policies: Policies = tenA
   const clock = new FakeClock();
   const store = memoryStore({ clock });
   const create = (more: StoreLimiterOptions = {}) =>
-    StoreLimiter.create(store, "shared", policies, { clock, fair: true, ...options, ...more });
+    StoreLimiter.create(store, "shared", policies, {
+      clock,
+      order: fairShares(),
+      ...options,
+      ...more,
+    });
   const limiter = create();
   await limiter.acquire();
   const order: string[] = [];
@@ -72,8 +78,8 @@ order("permits go in proportion to the weights", async () => {
 });
 
 order("a higher priority goes first, and aging lets a lower one through", async () => {
-  const fair = { priorities: ["high", "low"], agingMs: 1000 };
-  const { clock, order, many } = await busy({ fair });
+  const fair = fairShares({ priorities: ["high", "low"], agingMs: 1000 });
+  const { clock, order, many } = await busy({ order: fair });
   many("l", 5, { priority: "low" });
   many("h", 40, { priority: "high" });
   await clock.advance(3000);
@@ -234,8 +240,8 @@ verbs("tryAcquire with a time-out is refused as soon as its time cannot be enoug
 });
 
 verbs("a time-out that later callers have pushed back ends when its time is over", async () => {
-  const fair = { priorities: ["high", "low"] };
-  const { clock, limiter, many } = await busy({ fair });
+  const fair = fairShares({ priorities: ["high", "low"] });
+  const { clock, limiter, many } = await busy({ order: fair });
   many("a", 3);
   const late = watch(clock, limiter.tryAcquire(1, { share: "b", timeoutMs: 500 }));
   await clock.advance(10);
@@ -429,9 +435,15 @@ verbs("bad options are refused, and shares need `fair`", async () => {
   assert.match(String(await failure(() => limiter.reserve(1, { shares: "a" } as never))), "shares");
   assert.match(String(await failure(() => limiter.peek(1, { priority: "a" }))), "priorities");
   assert.match(String(await failure(() => limiter.decide(-1))), "permits");
-  const plain = create({ fair: false });
-  assert.match(String(await failure(() => plain.acquire(1, { share: "a" }))), "fair: true");
-  assert.match(String(await failure(() => create({ fair: 1 as never }))), "fair");
+  const plain = create({ order: undefined });
+  assert.match(
+    String(await failure(() => plain.acquire(1, { share: "a" }))),
+    "order: fairShares()",
+  );
+  assert.match(
+    String(await failure(() => create({ order: 1 as never }))),
+    "order must be what fairShares() returns",
+  );
 });
 
 verbs.run();

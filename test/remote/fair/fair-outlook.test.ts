@@ -1,7 +1,7 @@
 /** What a fair limiter on a store asks about the waits of its callers. */
 import * as assert from "uvu/assert";
 import { reserveBehind } from "../../../src/api/reserve-behind.ts";
-import { fixedWindow, smoothBursty, tokenBucket } from "../../../src/index.ts";
+import { fairShares, fixedWindow, smoothBursty, tokenBucket } from "../../../src/index.ts";
 import type { RemoteLimiter } from "../../../src/remote/remote-limiter.ts";
 import { StoreLimiter } from "../../../src/store.ts";
 import { FakeClock, memoryStore } from "../../../src/testing/index.ts";
@@ -16,7 +16,7 @@ async function world() {
   const store = memoryStore({ clock });
   const policy = smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 });
   const limiter = StoreLimiter.create(store, "shared", policy, {
-    ...{ clock, fair: true, timeoutMs: 60_000 },
+    ...{ clock, order: fairShares(), timeoutMs: 60_000 },
   });
   await limiter.acquire();
   store.delayMs = 20;
@@ -46,7 +46,7 @@ test("peek behind other callers refuses although the store would grant it", asyn
     bucket: tokenBucket({ capacity: 50, refill: 10, everyMs: 1000 }),
     window: fixedWindow({ limit: 1000, windowMs: 60_000 }),
   };
-  const limiter = StoreLimiter.create(store, "shared", policies, { clock, fair: true });
+  const limiter = StoreLimiter.create(store, "shared", policies, { clock, order: fairShares() });
   for (let i = 0; i < 100; i++) void limiter.acquire(1, { share: "a" });
   const { allowed, remaining, policy, policies: each } = await limiter.peek(1, { share: "a" });
   assert.equal([allowed, remaining, policy], [false, 0, "bucket"]);

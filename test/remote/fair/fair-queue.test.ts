@@ -1,7 +1,13 @@
 /** How much a fair limiter has with the store: across processes, over slow networks, and while grants come at once. */
 import fc from "fast-check";
 import * as assert from "uvu/assert";
-import { fixedWindow, type Policy, smoothBursty, tokenBucket } from "../../../src/index.ts";
+import {
+  fairShares,
+  fixedWindow,
+  type Policy,
+  smoothBursty,
+  tokenBucket,
+} from "../../../src/index.ts";
 import { StoreLimiter, type StoreLimiterOptions } from "../../../src/store.ts";
 import { FakeClock, memoryStore } from "../../../src/testing/index.ts";
 import { turn } from "../../support/limiter/watch.ts";
@@ -16,7 +22,7 @@ function processes(count: number, policy: Policy, options: StoreLimiterOptions =
   const create = () =>
     StoreLimiter.create(store, "shared", policy, {
       clock,
-      fair: true,
+      order: fairShares(),
       timeoutMs: 60_000,
       ...options,
     });

@@ -1,3 +1,4 @@
+import { type CallOrder, fairShares } from "../../../src/index.ts";
 import { suite } from "../suite.ts";
 
 /** Runs tests of a concurrency limiter twice: first in, first out, and fair with one share. */
@@ -21,9 +22,9 @@ export function bothOrders(title: string) {
         });
       });
     },
-    /** The option `fair` of the test that runs. */
-    get fair(): boolean {
-      return isFair;
+    /** The option `order` of the test that runs. */
+    get order(): CallOrder | undefined {
+      return isFair ? fairShares() : undefined;
     },
   };
 }

@@ -1,40 +1,40 @@
 import * as assert from "uvu/assert";
-import { type LimiterOptions, RateLimiter } from "../../src/index.ts";
+import { type FairOptions, fairShares, RateLimiter } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { failure } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("fair limiter, options");
 
-const create = (fair: unknown) =>
-  RateLimiter.create(10, { clock: new FakeClock(), fair } as LimiterOptions);
+const create = (options?: FairOptions) =>
+  RateLimiter.create(10, { clock: new FakeClock(), order: fairShares(options) });
 
 const wrong: [string, unknown, RegExp][] = [
-  ["a text", "yes", /fair must be an object, got "yes"/],
-  ["an unknown option", { tenants: 1 }, /fair has no "tenants"/],
-  ["priorities that are no list", { priorities: "high" }, /fair.priorities must be an array/],
+  ["a text", "yes", /fairShares must be an object, got "yes"/],
+  ["an unknown option", { tenants: 1 }, /fairShares has no "tenants"/],
+  ["priorities that are no list", { priorities: "high" }, /priorities must be an array/],
   ["a priority twice", { priorities: ["a", "a"] }, /different strings/],
-  ["a priority that is no text", { priorities: ["a", 1] }, /fair.priorities\[1\] must be a string/],
+  ["a priority that is no text", { priorities: ["a", 1] }, /priorities\[1\] must be a string/],
   ["an aging of 0", { priorities: ["a", "b"], agingMs: 0 }, /agingMs must be a number above 0/],
   ["aging without priorities", { agingMs: 1000 }, /agingMs has no effect/],
 ];
 
-for (const [title, fair, message] of wrong) {
-  test(`fair: ${title} is refused`, () => {
-    assert.throws(() => create(fair), message);
+for (const [title, options, message] of wrong) {
+  test(`fairShares: ${title} is refused`, () => {
+    assert.throws(() => fairShares(options as FairOptions), message);
   });
 }
 
 const wrongCalls: [string, object, RegExp][] = [
   ["a share that is no text", { share: 5 }, /share must be a string, got 5/],
   ["a weight of 0", { weight: 0 }, /weight must be a finite number above 0, got 0/],
-  ["a priority of no list", { priority: "high" }, /fair: \{ priorities \}/],
+  ["a priority of no list", { priority: "high" }, /fairShares\(\{ priorities \}\)/],
   ["an unknown option", { tenant: "a" }, /has no "tenant"/],
 ];
 
 for (const [title, options, message] of wrongCalls) {
   test(`${title} is refused by every verb`, async () => {
-    const limiter = create(true);
+    const limiter = create();
     const calls = [
       () => limiter.acquire(1, options),
       () => limiter.tryAcquire(1, { timeoutMs: 5, ...options }),
@@ -53,9 +53,9 @@ test("an unknown priority is refused, with the known ones", async () => {
 });
 
 test("a limiter that is not fair refuses shares, weights and priorities", async () => {
-  const limiter = create(false);
+  const limiter = RateLimiter.create(10, { clock: new FakeClock() });
   for (const options of [{ share: "a" }, { weight: 2 }, { priority: "high" }]) {
-    assert.match(String(await failure(() => limiter.acquire(1, options))), /fair: true/);
+    assert.match(String(await failure(() => limiter.acquire(1, options))), /order: fairShares\(\)/);
   }
   assert.is(await limiter.acquire(1, { share: undefined }), 0);
 });

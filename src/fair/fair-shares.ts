@@ -1,5 +1,5 @@
 import type { ShareOptions } from "../api/limiter-api.ts";
-import type { FairOptions } from "../api/options.ts";
+import type { CallOrder, FairOptions } from "../api/options.ts";
 import {
   aboveZero,
   aboveZeroOrInfinity,
@@ -10,17 +10,28 @@ import {
   failCheck,
 } from "../ground/check.ts";
 import { type Amount, sizeOf } from "../ground/permits.ts";
-import { FIFO, type Order } from "../queue/order.ts";
+import type { Order } from "../queue/order.ts";
 import type { Supply } from "../queue/supply.ts";
 import type { Waiter } from "../queue/waiter.ts";
 import { FairLine } from "./fair-line.ts";
 import { Ranks } from "./ranks.ts";
 import { type Placed, Turn } from "./turn.ts";
 
-/** Returns the order that the option `fair` asks for. */
-export function orderOf(fair: boolean | FairOptions = false): Order {
-  if (fair === false) return FIFO;
-  return new FairOrder(fair === true ? {} : fair);
+/**
+ * Returns the order of a limiter that is shared fairly, for the option `order`: callers of one `share` are first in,
+ * first out; across shares permits go in proportion to their weights, by start-time fair queueing. With priorities,
+ * callers of a higher one go before all callers of lower ones.
+ *
+ * @param options `priorities`: the names of the priorities, the highest first (default: none); `agingMs`: with
+ *   priorities, how long one may go without a permit before it gets one, ms, above 0 (default `Infinity`)
+ * @returns the order; several limiters may have the same one
+ * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @example
+ * const limiter = RateLimiter.create(100, { order: fairShares() });
+ * await limiter.acquire(1, { share: tenant });
+ */
+export function fairShares(options: FairOptions = {}): CallOrder {
+  return new FairOrder(options);
 }
 
 class FairOrder implements Order {
@@ -28,17 +39,17 @@ class FairOrder implements Order {
   readonly #agingMicros: number;
 
   constructor(options: FairOptions) {
-    checkOptions("fair", options, ["priorities", "agingMs"]);
+    checkOptions("fairShares", options, ["priorities", "agingMs"]);
     const { priorities = [], agingMs = Infinity } = options;
     if (!Array.isArray(priorities) || new Set(priorities).size < priorities.length) {
-      failCheck("fair.priorities", "an array of different strings", priorities);
+      failCheck("priorities", "an array of different strings", priorities);
     }
-    for (const [i, priority] of priorities.entries()) checkText(`fair.priorities[${i}]`, priority);
+    for (const [i, priority] of priorities.entries()) checkText(`priorities[${i}]`, priority);
     if (options.agingMs !== undefined && priorities.length < 2) {
-      throw new TypeError("fair.agingMs has no effect without two priorities: leave it out");
+      throw new TypeError("agingMs has no effect without two priorities: leave it out");
     }
     this.#priorities = priorities;
-    this.#agingMicros = 1000 * checkNumber("fair.agingMs", agingMs, aboveZeroOrInfinity);
+    this.#agingMicros = 1000 * checkNumber("agingMs", agingMs, aboveZeroOrInfinity);
   }
 
   turnOf<Item = Waiter>(options: ShareOptions | undefined, amount: Amount): Turn<Item> {
@@ -49,7 +60,7 @@ class FairOrder implements Order {
     let rank = Math.max(0, list.length - 1);
     if (priority !== undefined) {
       if (list.length === 0) {
-        throw new TypeError("priority needs a limiter that was created with fair: { priorities }");
+        throw new TypeError("priority needs a limiter with an order: fairShares({ priorities })");
       }
       checkOneOf("priority", priority, list);
       rank = list.indexOf(priority);
