@@ -23,6 +23,8 @@ const SHARE_HOLDS = 1_000_000;
 export interface HereHost {
   readonly isAway: boolean;
   send(request: PermitRequest): void;
+  /** Sends a request that has not been answered: the prefetcher, if any, still waits for its answer. */
+  sendAgain(request: PermitRequest): void;
   /** Returns whether `maxWaiting` allows that many more permits; `full` is the error if not. */
   hasRoom(amount: Amount): boolean;
   full(amount: Amount, policies: readonly Policy[]): Error;

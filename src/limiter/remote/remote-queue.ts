@@ -246,6 +246,10 @@ export class RemoteQueue implements WaiterHost, HereHost {
     for (const caller of callers) if (!caller.gone) this.send(caller);
   }
 
+  sendAgain(request: PermitRequest): void {
+    this.link.send(request);
+  }
+
   get isAway(): boolean {
     return this.link.isAway;
   }

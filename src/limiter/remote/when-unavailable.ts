@@ -81,7 +81,7 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalS
     if (request.gone) return;
     // the store may be back by now
     if (this.host.isAway) request.runHere?.(this.#here, false);
-    else this.host.send(request);
+    else this.host.sendAgain(request);
   }
 
   override late(request: PermitRequest, answer: Answer, sentAt: number): void {
