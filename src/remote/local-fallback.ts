@@ -21,7 +21,8 @@ const SHARE_HOLDS = 1_000_000;
 
 /** The part of the queue that the strategies "local" and "allow" use. */
 export interface HereHost {
-  readonly isAway: boolean;
+  /** For a request that has no answer yet: a prefetcher has passed it on, and waits for its answer. */
+  readonly link: { readonly isAway: boolean; send(request: PermitRequest): void };
   send(request: PermitRequest): void;
   /** Returns whether `maxWaiting` allows that many more permits; `full` is the error if not. */
   hasRoom(amount: Amount): boolean;

@@ -28,6 +28,8 @@ export interface BufferGrant extends Answer {
 export class PermitBuffer {
   readonly #chunks: Chunk[] = [];
   #left = 0;
+  /** From when the permits that were drawn last could be used; -Infinity: none were. */
+  drawnDue = -Infinity;
 
   /** How many permits the buffer holds. */
   get left(): number {
@@ -70,6 +72,7 @@ export class PermitBuffer {
     let missing = permits;
     for (let { head } = this; head !== undefined && missing > 0; head = this.head) {
       missing -= this.#remove(head, missing, parts);
+      this.drawnDue = head.due;
       if (head.left > 0) return;
       this.#chunks.shift();
     }

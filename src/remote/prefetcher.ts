@@ -151,7 +151,8 @@ export class Prefetcher implements PermitSource {
     this.#ready = 0;
     this.#expecting.append(caller);
     this.#serveExpecting();
-    if (this.#size.fits(permitsOf(caller.amount))) this.#fetchNext();
+    const { policyState } = this.#parts.inForce;
+    if (this.#size.fits(permitsOf(caller.amount), policyState)) this.#fetchNext();
   }
 
   #serve(caller: RemoteWaiter): boolean {
@@ -219,7 +220,7 @@ export class Prefetcher implements PermitSource {
     const now = line.now();
     const reach = Math.max(now, line.turn) + this.#maxAge;
     if (reach < this.#cutAt + this.#maxAge / 2) return;
-    this.#size.adapt(now);
+    this.#size.adapt(now, this.#buffer.drawnDue);
     const { permits, chunk } = this.#size.of(inForce.policyState);
     const count = Math.floor((permits - this.#buffer.left) / chunk);
     if (count > 0) this.#fetch(count, chunk, reach, reach - now);

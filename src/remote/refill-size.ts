@@ -3,9 +3,12 @@ import type { PolicyState } from "../stores/policy-state.ts";
 /** Most chunks in a refill: a script blocks the other clients of the store while it runs. */
 const MOST_CHUNKS = 1024;
 
-/** With "auto": targets for the time between two fetches, µs (half of what a refill lasts); most permits. */
-const FETCHED_TOO_SOON = 25_000;
-const FETCHED_TOO_LATE = 100_000;
+/** With "auto": how long a refill should lie unused, µs: less than the first, it grows; more than the second, it shrinks. */
+const USED_SOON = 25_000;
+const USED_LATE = 100_000;
+const GROWTH = 4;
+/** With "auto": the most is what the policies let through in this time, ms. */
+const MOST_AHEAD_MS = 100;
 const MOST_PERMITS = 2 ** 20;
 
 export interface RefillOptions {
@@ -14,10 +17,15 @@ export interface RefillOptions {
 }
 
 /**
- * Decides how many permits are reserved ahead: a fixed number, or "auto". The next refill is fetched
- * when half of one is used, so the time between two fetches is half of what a refill lasts. "auto"
- * starts with none, doubles the number if that time was less than 25 ms, and halves it if it was more
- * than 100 ms. If permits expire unused, the next refill is half as large as what was used.
+ * Decides how many permits are reserved ahead: a fixed number, or "auto". The next refill is fetched when half of one
+ * is used. "auto" starts with none. It reserves four times as many if that half was used within 25 ms after it could be
+ * used, and half as many if that took more than 100 ms. If permits expire unused, the next refill is half as large as
+ * what was used.
+ *
+ * The most is what the policies let through in 100 ms, at least 1. The store serves all processes first in, first
+ * out, so each gets as much as it has reserved there: processes with much to do share the limit equally only because
+ * their refills grow to the same size. For the same reason the time does not count for which a refill could not be
+ * used yet: a process behind others would never grow.
  */
 export class RefillSize {
   readonly #adapts: boolean;
@@ -25,27 +33,32 @@ export class RefillSize {
   #fetchedAt = -Infinity;
   #policyState: PolicyState | undefined;
   #chunk = 1;
+  #most: number;
 
   constructor(permits: number | "auto") {
     this.#adapts = permits === "auto";
     this.#permits = permits === "auto" ? 0 : permits;
+    this.#most = this.#permits;
   }
 
   /** Returns whether a refill could serve a request for that many permits. */
-  fits(permits: number): boolean {
-    return permits <= (this.#adapts ? MOST_PERMITS : this.#permits);
+  fits(permits: number, policyState: PolicyState): boolean {
+    this.#read(policyState);
+    return permits <= this.#most;
   }
 
-  /** Adapts the size; called at `now`, microseconds, before each fetch. */
-  adapt(now: number): void {
-    const since = now - this.#fetchedAt;
+  /**
+   * Adapts the size; called at `now`, before each fetch.
+   *
+   * @param usableAt from when the permits that were drawn last could be used; microseconds, like `now`
+   */
+  adapt(now: number, usableAt: number): void {
+    const unused = now - Math.max(this.#fetchedAt, usableAt);
     this.#fetchedAt = now;
     if (!this.#adapts) return;
-    if (since < FETCHED_TOO_SOON) {
-      this.#permits = Math.min(MOST_PERMITS, Math.max(1, 2 * this.#permits));
-    } else if (since > FETCHED_TOO_LATE) {
-      this.#permits = Math.floor(this.#permits / 2);
-    }
+    if (unused < USED_SOON) this.#permits = Math.max(1, GROWTH * this.#permits);
+    else if (unused > USED_LATE) this.#permits = Math.floor(this.#permits / 2);
+    this.#permits = Math.min(this.#most, this.#permits);
   }
 
   /** Reduces the size: that many permits expired unused. */
@@ -61,19 +74,25 @@ export class RefillSize {
    * @param policyState a new state under the policies in force
    */
   of(policyState: PolicyState): { readonly permits: number; readonly chunk: number } {
-    if (this.#policyState !== policyState) {
-      this.#policyState = policyState;
-      this.#chunk = chunkOf(policyState);
-    }
-    const permits = Math.min(this.#permits, MOST_CHUNKS * this.#chunk);
+    this.#read(policyState);
+    const permits = Math.min(this.#permits, this.#most, MOST_CHUNKS * this.#chunk);
     const chunk = Math.max(1, Math.min(this.#chunk, Math.floor(permits / 2)));
     return { permits, chunk: Math.min(permits, chunk) };
   }
+
+  #read(policyState: PolicyState): void {
+    if (this.#policyState === policyState) return;
+    this.#policyState = policyState;
+    const perMs = policyState.quotas(0).map(({ limit, windowMs }) => limit / windowMs);
+    const pace = Math.min(MOST_PERMITS, ...perMs);
+    this.#chunk = chunkOf(policyState, pace);
+    if (this.#adapts) this.#most = Math.max(1, MOST_AHEAD_MS * pace);
+  }
 }
 
-function chunkOf(policyState: PolicyState): number {
-  const perMs = policyState.quotas(0).map(({ limit, windowMs }) => limit / windowMs);
-  let chunk = Math.max(1, Math.floor(Math.min(MOST_PERMITS, ...perMs)));
+/** @param pace how many permits the policies let through in a millisecond */
+function chunkOf(policyState: PolicyState, pace: number): number {
+  let chunk = Math.max(1, Math.floor(pace));
   const canPass = () => policyState.earliest(0, policyState.amount(chunk)) < Infinity;
   while (chunk > 1 && !canPass()) chunk = Math.ceil(chunk / 2);
   return chunk;

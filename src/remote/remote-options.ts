@@ -70,8 +70,10 @@ export interface SharedOptions {
 /** How much each process reserves ahead; with `.for(key)`, for each key. */
 export interface PrefetchOptions {
   /**
-   * The most permits that are unused in this process or under way; they are lost if the process dies. A
-   * finite number above 0, or `"auto"`, the default: about as many as are used in 100 ms.
+   * The most permits that are unused in this process or under way; they are lost if the process dies, and
+   * a burst of this process may be larger by as many. A finite number above 0, or `"auto"`, the default:
+   * about as many as are used in 100 ms, and never more than the policies let through in 100 ms
+   * (limit × 100 / windowMs, of several policies the least; at least 1).
    */
   readonly permits?: number | "auto" | undefined;
   /**

@@ -246,10 +246,6 @@ export class RemoteQueue implements WaiterHost, HereHost {
     for (const caller of callers) if (!caller.gone) this.send(caller);
   }
 
-  get isAway(): boolean {
-    return this.link.isAway;
-  }
-
   get isClosed(): boolean {
     return this.#closing !== undefined;
   }

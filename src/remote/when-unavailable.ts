@@ -79,9 +79,10 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalS
 
   #runLater(request: PermitRequest): void {
     if (request.gone) return;
+    const { link } = this.host;
     // the store may be back by now
-    if (this.host.isAway) request.runHere?.(this.#here, false);
-    else this.host.send(request);
+    if (link.isAway) request.runHere?.(this.#here, false);
+    else link.send(request);
   }
 
   override late(request: PermitRequest, answer: Answer, sentAt: number): void {

@@ -48,7 +48,7 @@ export class Breaker {
 
   /**
    * @param acceptsLate whether a store that replies too late counts as available; it is then probed only
-   *   while a listener is not idle
+   *   while a listener is not idle, or was not when the next probe was scheduled
    */
   constructor(acceptsLate = false) {
     this.#acceptsLate = acceptsLate;
@@ -179,7 +179,9 @@ export class Breaker {
   #probe(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    const listener = this.#nextProber;
+    // a caller that did not wait for long has left by now, but the next one needs the reply
+    const [first] = this.#listeners;
+    const listener = this.#nextProber ?? first;
     if (listener === undefined) return;
     if (this.#listeners.size > MANY) this.#forgetIdle(listener);
     this.#listeners.delete(listener);

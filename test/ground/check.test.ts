@@ -460,7 +460,7 @@ creation("an option that does not exist", async () => {
   await refusesToCreate(() => RateLimiter.create(5, options), TypeError, message);
   const policy = smoothBursty({ permitsPerSecond: 5 });
   for (const name of ["burst", "warmupMs"]) {
-    const unknown = `options has no "${name}"; expected one of maxWaiting, onFull, fair, clock, name`;
+    const unknown = `options has no "${name}"; expected one of maxWaiting, onFull, order, clock, name`;
     await refusesToCreate(() => Limiter.create(policy, { [name]: 1 }), TypeError, unknown);
   }
 });

@@ -2,7 +2,7 @@
 import FakeTimers from "@sinonjs/fake-timers";
 import fc from "fast-check";
 import * as assert from "uvu/assert";
-import { allOf, Limiter, type Reservation, tokenBucket } from "../../src/index.ts";
+import { allOf, fairShares, Limiter, type Reservation, tokenBucket } from "../../src/index.ts";
 import { type Store, StoreLimiter } from "../../src/store.ts";
 import { memoryStore } from "../../src/testing/index.ts";
 import { turn } from "../support/limiter/watch.ts";
@@ -44,7 +44,8 @@ async function suffer<T>(fault: Fault, run: () => Promise<T>): Promise<T> {
 }
 
 test("every call ends, close leaves nothing behind, and no caller is counted twice", async () => {
-  const property = fc.asyncProperty(world, history, async ({ faults, ...options }, steps) => {
+  const property = fc.asyncProperty(world, history, async ({ faults, fair, ...others }, steps) => {
+    const options = { ...others, order: fair ? fairShares() : undefined };
     const timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
     try {
       const base = memoryStore();

@@ -16,7 +16,8 @@ import {
 } from "../../src/index.ts";
 import { StoreUnavailableError } from "../../src/redis/index.ts";
 import type { RemoteLimiter } from "../../src/remote/remote-limiter.ts";
-import { FakeClock } from "../../src/testing/index.ts";
+import { StoreRateLimiter } from "../../src/store.ts";
+import { FakeClock, memoryStore } from "../../src/testing/index.ts";
 import { onHand } from "../support/limiter/remote.ts";
 import { failure, turn, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
@@ -728,3 +729,70 @@ away("a refill fails in a way that no retry fixes: its waiters fail alike", asyn
 
 giving.run();
 away.run();
+
+const sharing = suite("prefetcher, processes that share a limit");
+
+/** Two processes with 20 callers each, the second a while after the first: how many permits each gets. */
+async function share(rate: number, verb: "acquire" | "tryAcquire"): Promise<[number, number]> {
+  const timers = FakeTimers.install({
+    toFake: ["setTimeout", "clearTimeout", "performance", "Date"],
+  });
+  try {
+    const store = memoryStore();
+    store.delayMs = 1;
+    const used: [number, number] = [0, 0];
+    const limiters = [0, 1].map(() =>
+      StoreRateLimiter.create(store, "name", rate, { burstSeconds: 0, prefetch: "auto" }),
+    );
+    let pauseMs = 1;
+    // the callers do not call in step
+    const pause = () => {
+      pauseMs = 1 + ((5 * pauseMs) % 11);
+      return new Promise((resolve) => setTimeout(resolve, pauseMs));
+    };
+    const caller = async (i: 0 | 1) => {
+      const limiter = limiters[i] as StoreRateLimiter;
+      for (;;) {
+        const call = verb === "acquire" ? limiter.acquire() : limiter.tryAcquire();
+        const outcome = await call.catch(() => undefined);
+        if (outcome === undefined) return;
+        if (outcome !== false) used[i] += 1;
+        else await pause();
+      }
+    };
+    const callers = Array.from({ length: 20 }, () => caller(0));
+    await timers.tickAsync(500);
+    for (let i = 0; i < 20; i++) callers.push(caller(1));
+    // its refills grow
+    await timers.tickAsync(1000);
+    used.fill(0);
+    await timers.tickAsync(3000);
+    const counted: [number, number] = [...used];
+    const closed = limiters.map((limiter) => limiter.close());
+    await timers.tickAsync(2000);
+    await Promise.all([...closed, ...callers]);
+    return counted;
+  } finally {
+    timers.uninstall();
+  }
+}
+
+for (const verb of ["acquire", "tryAcquire"] as const)
+  for (const rate of [20, 1000, 20_000])
+    sharing(`auto: ${verb}, ${rate} a second: within a factor of two`, async () => {
+      const [first, second] = await share(rate, verb);
+      assert.ok(first < 2 * second && second < 2 * first, `${first} : ${second}`);
+      assert.ok(first + second > 0.95 * 3 * rate, `${first} : ${second}`);
+    });
+
+sharing("auto: what an idle process has reserved is at most the permits of 100 ms", async () => {
+  const { clock, limiter } = open(unsaving(1000), "auto");
+  await drive(clock, limiter, 1000);
+  // what is reserved becomes usable, and does not return yet
+  await clock.advance(200);
+  let used = 0;
+  while (await limiter.tryAcquire()) used += 1;
+  assert.ok(used > 50 && used <= 101, `${used} at once`);
+});
+
+sharing.run();

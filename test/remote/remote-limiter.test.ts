@@ -599,8 +599,10 @@ away("waitForStore: a time-out or a signal ends the wait", async () => {
   await timers.tickAsync(0);
   for (const { error } of [later, acquired, forever]) assert.is(error, reason);
   assert.is(getEventListeners(signal, "abort").length, 0);
+  // the probe that was due, and no other
+  await timers.tickAsync(1000);
   const { length } = store.batches;
-  await timers.tickAsync(2000);
+  await timers.tickAsync(5000);
   assert.is(store.batches.length, length);
   assert.is(timers.countTimers(), 0);
 });
