@@ -5,9 +5,9 @@ import { suite } from "../support/suite.ts";
 
 /** The most that an import may cost in a bundle, kB. */
 const MOST: Readonly<Record<keyof typeof IMPORTS, number>> = {
-  RateLimiter: 12.2,
-  "Limiter and all algorithms": 16.7,
-  RedisRateLimiter: 44.6,
+  RateLimiter: 12.3,
+  "Limiter and all algorithms": 16.8,
+  RedisRateLimiter: 44.9,
 };
 
 const test = suite("sizes of bundles");

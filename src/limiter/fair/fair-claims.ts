@@ -14,6 +14,7 @@
 import type { LeaseReply } from "../../stores/lease-store.ts";
 import type { Claims } from "../leases/claims.ts";
 import type { Claim } from "../leases/remote-lease.ts";
+import { heirOf } from "./heir-of.ts";
 import type { Ranks } from "./ranks.ts";
 import type { Turn } from "./turn.ts";
 
@@ -89,7 +90,7 @@ export class FairClaims {
 
   /** The next caller of its share takes the ticket of one that has left. */
   heirOf(claim: Claim): Claim | undefined {
-    const heir = this.line.heirOf(claim.turn as Turn<Claim>, this.#asked);
+    const heir = heirOf(claim.turn as Turn<Claim>, this.line, this.#asked);
     if (heir === undefined) return undefined;
     // its share has been charged for the ticket already
     this.line.remove(heir);

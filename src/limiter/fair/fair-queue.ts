@@ -13,6 +13,7 @@ import { mostWaiting } from "../options.ts";
 import type { RemoteQueue } from "../remote/remote-queue.ts";
 import type { Outcome } from "../remote/remote-waiter.ts";
 import { FairCall, type FairCallHost, type FairRequest } from "./fair-call.ts";
+import { heirOf } from "./heir-of.ts";
 import type { Ranks } from "./ranks.ts";
 import { StoreWindow } from "./store-window.ts";
 
@@ -126,7 +127,7 @@ export class FairQueue implements FairCallHost {
   /** The next call of its share takes the place of one that has left. */
   heirOf(call: FairCall): FairCall | undefined {
     const { turn, amount, due, sentAt } = call;
-    const heir = this.line.heirOf(turn, this.#sent);
+    const heir = heirOf(turn, this.line, this.#sent);
     if (heir === undefined || !sameAmount(heir.amount, amount) || heir.deadline < due) {
       return undefined;
     }
