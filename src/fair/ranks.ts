@@ -99,18 +99,9 @@ export class Ranks<Member extends Placed<Member>> {
     for (const share of this.shares) yield* share.items();
   }
 
-  /**
-   * Returns the next member of a share, if it can have the place of one that has been served in advance.
-   *
-   * @param others the members that have been served in advance: within a share none overtakes another
-   */
-  heirOf(turn: Turn<Member>, others: Iterable<Member>): Member | undefined {
-    const next = this.#queueOf(turn).firstOf(turn.name);
-    if (next?.cost !== turn.cost) return undefined;
-    for (const other of others) {
-      if (other.turn !== turn && other.turn?.isBeside(turn)) return undefined;
-    }
-    return next.item;
+  /** The next member of the share and the priority of a request. */
+  nextOf(turn: Turn<Member>): Member | undefined {
+    return this.#queueOf(turn).firstOf(turn.name)?.item;
   }
 
   append(member: Member, at: number): void {

@@ -223,7 +223,7 @@ interface Entry<Item> extends Headed<Item> {
 export class ShareForecast<Item> {
   readonly #shares: readonly Share<Item>[];
   readonly #entries = new Heap<Entry<Item>>(isBefore);
-  #virtualTime: number;
+  readonly #virtualTime: number;
   since: number;
 
   constructor(shares: readonly Share<Item>[], virtualTime: number, since: number) {
@@ -248,13 +248,13 @@ export class ShareForecast<Item> {
     if (isServed) {
       entry.finish = entry.start + first.cost;
       entry.since = undefined;
-      this.#virtualTime = Math.max(this.#virtualTime, entry.start);
     }
     if (first.after === undefined) {
       this.#entries.remove(entry);
       return;
     }
     entry.first = first.after;
+    // one that is not served leaves the queue now
     entry.start = startOf(entry, entry.first, this.#virtualTime);
     this.#entries.update(entry);
   }

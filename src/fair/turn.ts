@@ -27,11 +27,6 @@ export class Turn<Item> {
     this.size = size;
     this.cost = size / weight;
   }
-
-  /** Whether both are requests of one share and priority. */
-  isBeside({ rank, name }: Turn<Item>): boolean {
-    return rank === this.rank && name === this.name;
-  }
 }
 
 /** The requests of one share, first in, first out. */

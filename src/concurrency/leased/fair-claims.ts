@@ -12,6 +12,7 @@
  * Both are at most the limit. While nothing is free, each process has one ticket, and gets places in its turn.
  */
 
+import { heirOf } from "../../fair/heir-of.ts";
 import type { Ranks } from "../../fair/ranks.ts";
 import type { Turn } from "../../fair/turn.ts";
 import type { LeaseReply } from "../../stores/lease-store.ts";
@@ -92,7 +93,7 @@ export class FairClaims {
 
   /** The next caller of its share takes the ticket of one that has left. */
   heirOf(claim: Claim): Claim | undefined {
-    const heir = this.line.heirOf(claim.turn as Turn<Claim>, this.#asked);
+    const heir = heirOf(claim.turn as Turn<Claim>, this.line, this.#asked);
     // the ticket is for as many slots
     if (heir?.slots !== claim.slots) return undefined;
     // its share has been charged for the ticket already

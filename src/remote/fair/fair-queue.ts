@@ -8,6 +8,7 @@
  */
 import type { Policy } from "../../algorithms/algorithm.ts";
 import { mostWaiting } from "../../api/options.ts";
+import { heirOf } from "../../fair/heir-of.ts";
 import type { Ranks } from "../../fair/ranks.ts";
 import { QueueFullError, StoreUnavailableError } from "../../ground/errors.ts";
 import { type Amount, sameAmount, sizeOf } from "../../ground/permits.ts";
@@ -126,7 +127,7 @@ export class FairQueue implements FairCallHost {
   /** The next call of its share takes the place of one that has left. */
   heirOf(call: FairCall): FairCall | undefined {
     const { turn, amount, due, sentAt } = call;
-    const heir = this.line.heirOf(turn, this.#sent);
+    const heir = heirOf(turn, this.line, this.#sent);
     if (heir === undefined || !sameAmount(heir.amount, amount) || heir.deadline < due) {
       return undefined;
     }
