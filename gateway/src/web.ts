@@ -14,7 +14,12 @@ export {
   type ConnectionsOptions,
   limitConnections,
 } from "./hosts/connections.ts";
-export { type ExpressRequest, expressGateway, expressLimit } from "./hosts/express.ts";
+export {
+  type ExpressRequest,
+  type ExpressRequestLike,
+  expressGateway,
+  expressLimit,
+} from "./hosts/express.ts";
 export {
   type FastifyGatewayOptions,
   type FastifyHook,

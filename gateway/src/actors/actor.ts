@@ -6,8 +6,8 @@ import type { GatewayRequest } from "../request.ts";
 /**
  * Returns the value by which a request is counted: requests with the same value share a quota.
  *
- * An actor that throws, rejects, takes longer than `actorTimeoutMs` or returns something other than
- * a string of that length has failed: the request counts as one without a value.
+ * An actor that throws, rejects, takes longer than `actorTimeoutMs` or returns anything else has
+ * failed: the request counts as one without a value.
  *
  * @param request its methods also work detached: `({ header }) => header("x-tenant")`
  * @returns any string of up to 16 384 characters; undefined or "" where the request has no value

@@ -21,6 +21,21 @@ export interface ExpressRequest extends NodeRequest {
 }
 
 /**
+ * What functions such as `key` know of a request if their parameter has no type: what Express adds to Node's
+ * request, and what the application has added to `Express.Request`. In other frameworks some of it is absent.
+ */
+export interface ExpressRequestLike extends ExpressRequest, Express.Request {
+  /** The client's address as Express sees it: see its setting "trust proxy". */
+  readonly ip?: string | undefined;
+  readonly ips: readonly string[];
+  readonly hostname: string;
+  readonly path: string;
+  readonly params: Readonly<Record<string, string>>;
+  readonly query: Readonly<Record<string, unknown>>;
+  get(name: string): string | undefined;
+}
+
+/**
  * Creates a filter for Express 5 and 4, Connect, Polka and others that call `(req, res, next)`.
  *
  * @param gateway from `createGateway` or `limitConnections`
@@ -49,9 +64,9 @@ export function expressGateway(
  * @throws RangeError or TypeError that names the option, its bound and what it got
  * @example
  * const users = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
- * app.use("/api", expressLimit(users, { key: (req: Request) => req.user?.id }));
+ * app.use("/api", expressLimit(users, { key: (req) => req.get("x-api-key") }));
  */
-export function expressLimit<Req extends ExpressRequest = ExpressRequest>(
+export function expressLimit<Req extends ExpressRequest = ExpressRequestLike>(
   limiter: Limiter | LimiterByKey,
   options: HostLimitOptions<Req> = {},
 ): (req: ExpressRequest, res: NodeResponse, next: (error?: unknown) => void) => void {

@@ -10,7 +10,10 @@ export interface LimiterByKey {
   for(key: string): Limiter;
 }
 
-/** A function of the application that is called for each request. `Raw` is the server's request. */
+/**
+ * A function of the application that is called for each request. `Raw` is the server's request; the methods of
+ * the other one also work detached: `(_, { header }) => header("x-plan")`.
+ */
 export type PerRequest<Raw, T> = (raw: Raw, request: GatewayRequest) => T | PromiseLike<T>;
 
 /** What a request is counted by. */

@@ -9,7 +9,7 @@ import {
   systemClock,
 } from "smooth-limiter";
 import { type AddressActor, fromAddress } from "../actors/address.ts";
-import { type GuardedCall, guardedCall, type Report } from "../actors/guarded.ts";
+import { detachable, type GuardedCall, guardedCall, type Report } from "../actors/guarded.ts";
 import { localKey } from "../actors/key.ts";
 import type { Checker, CheckResult } from "../answers/checker.ts";
 import {
@@ -135,7 +135,7 @@ class LimitChecker implements Checker {
     ): GuardedCall<T> => {
       checkFunction(of, call);
       const apply = call as (raw: unknown, request: GatewayRequest) => unknown;
-      return guardedCall((request) => apply(request.raw, request), {
+      return guardedCall((request) => apply(request.raw, detachable(request)), {
         name: of,
         instead: `the request ${instead}`,
         read,
