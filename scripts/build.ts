@@ -3,6 +3,7 @@
 //
 //   dist/**/*.js               the ES modules, one for each source
 //   dist/cjs/**/*.js           CommonJS: one file for each entry, and one for code that several entries share
+//   dist/**/*.js.map           for stack traces: the line of src that code is from (src itself would double the package)
 //   dist/lua/*.cjs             the Lua of both builds: one file for each constant of lua.gen.ts
 //   dist/cjs/**/*.d.ts         the types of both builds
 //   dist/**/*.d.ts             the entries' types for ES modules: each re-exports those of dist/cjs
@@ -14,10 +15,11 @@
 // file uses. Classes, methods and exported functions keep their names, so that stack traces can be read.
 
 import { spawnSync } from "node:child_process";
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { build, transform } from "esbuild";
 import { minify } from "terser";
+import { lineMap } from "./line-map.ts";
 import { pruneTypes } from "./prune-types.ts";
 
 /** Packages without CommonJS. A CommonJS declaration may import only their types, with an explicit `resolution-mode`. */
@@ -53,7 +55,7 @@ for (const folder of process.argv.slice(2)) {
     `^(?:${modules.flatMap((text) => text.match(FUNCTION) ?? []).join("|")})$`,
   );
   const code = [...list("dist", ".js"), ...list("dist", ".cjs")];
-  for (const file of code) writeFileSync(file, await shorten(file, kept));
+  for (const file of code) await shorten(file, kept);
 }
 
 /**
@@ -67,6 +69,7 @@ function shareConstants(file: string): void {
     return `import ${name} from "${relative(dirname(file), target)}";\nexport { ${name} };`;
   });
   writeFileSync(file, code);
+  rmSync(`${file}.map`);
 }
 
 async function buildCommonJs(entries: readonly string[]): Promise<void> {
@@ -83,12 +86,21 @@ async function buildCommonJs(entries: readonly string[]): Promise<void> {
     packages: "external",
     external: ["*.cjs"],
     chunkNames: "shared-[hash]",
+    sourcemap: "external",
+    sourcesContent: false,
     write: false,
   });
+  const maps = new Map(outputFiles.map(({ path, text }) => [path, text]));
   for (const { path, text } of outputFiles) {
+    if (path.endsWith(".map")) continue;
     const named = withClassNames(text);
     const isEntry = !basename(path).startsWith("shared-");
-    write(path, FOREIGN.test(named) ? await withInterop(named) : asCommonJs(named, isEntry));
+    const map = maps.get(`${path}.map`) ?? "";
+    const cjs = FOREIGN.test(named)
+      ? await withInterop(named, map)
+      : { code: asCommonJs(named, isEntry), map };
+    write(path, cjs.code);
+    write(`${path}.map`, cjs.map);
   }
   write("dist/cjs/package.json", '{ "type": "commonjs" }\n');
 }
@@ -103,12 +115,22 @@ function withClassNames(text: string): string {
 }
 
 /** Returns the CommonJS of an ES module that imports packages: they may be of either kind. */
-async function withInterop(text: string): Promise<string> {
-  const { code } = await transform(text, { format: "cjs", platform: "node", target: "es2022" });
-  return withClassNames(code);
+async function withInterop(text: string, map: string) {
+  const url = `data:application/json;base64,${Buffer.from(map).toString("base64")}`;
+  const made = await transform(`${text}//# sourceMappingURL=${url}\n`, {
+    format: "cjs",
+    platform: "node",
+    target: "es2022",
+    sourcemap: "external",
+    sourcesContent: false,
+  });
+  return { code: withClassNames(made.code), map: made.map };
 }
 
-/** Returns the CommonJS of an ES module that esbuild has written, and that imports only other such modules: no cycles. */
+/**
+ * Returns the CommonJS of an ES module that esbuild has written, and that imports only other such modules: no
+ * cycles. Each piece of code stays in its line, so the map holds.
+ */
 function asCommonJs(text: string, isEntry: boolean): string {
   const code = text
     .replace(/^import \{([^}]*)\} from ("[^"]+");$/gm, (_, names: string, path: string) => {
@@ -121,7 +143,7 @@ function asCommonJs(text: string, isEntry: boolean): string {
       const pairs = names.split(",").map((name) => name.trim().split(" as "));
       return pairs.map(([own, name = own]) => `exports.${name} = ${own};`).join("\n");
     });
-  const mark = isEntry ? 'Object.defineProperty(exports, "__esModule", { value: true });\n' : "";
+  const mark = isEntry ? 'Object.defineProperty(exports, "__esModule", { value: true });' : "";
   return mark + code;
 }
 
@@ -148,7 +170,7 @@ function typesOf(file: string): string {
 }
 
 /** @param kept matches the names of functions that stay */
-async function shorten(file: string, kept: RegExp): Promise<string> {
+async function shorten(file: string, kept: RegExp): Promise<void> {
   const isCommonJs = file.startsWith(join("dist/cjs/")) || file.endsWith(".cjs");
   const parse: object = { module: !isCommonJs };
   const options = {
@@ -159,8 +181,15 @@ async function shorten(file: string, kept: RegExp): Promise<string> {
     mangle: { toplevel: true },
     format: { ecma: 2022, semicolons: false, preserve_annotations: !isCommonJs },
   } as const;
-  const { code = "" } = await minify(readFileSync(file, "utf8"), options);
-  return code;
+  const mapFile = `${file}.map`;
+  // generated constants have none
+  const sourceMap = existsSync(mapFile) && {
+    content: readFileSync(mapFile, "utf8"),
+    url: basename(mapFile),
+  };
+  const { code = "", map } = await minify(readFileSync(file, "utf8"), { ...options, sourceMap });
+  writeFileSync(file, code);
+  if (map !== undefined) writeFileSync(mapFile, lineMap(String(map)));
 }
 
 function list(folder: string, end: string): string[] {

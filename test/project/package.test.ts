@@ -169,8 +169,8 @@ test("smooth-limiter has no dependencies: an install is one package", () => {
   );
 });
 
-test("smooth-limiter takes at most 1 MB on disk, docs included", () => {
-  assert.ok(installedBytes > 0 && installedBytes <= 1e6, `${installedBytes} bytes`);
+test("smooth-limiter takes at most 1.25 MB on disk, docs and source maps included", () => {
+  assert.ok(installedBytes > 0 && installedBytes <= 1.25e6, `${installedBytes} bytes`);
 });
 
 test("smooth-limiter-gateway installs no client", () => {
@@ -275,6 +275,32 @@ test("the package works as an ES module", () => {
 
 test("the package works through require", () => {
   run(consumer, process.execPath, "--no-experimental-require-module", "required.cjs");
+});
+
+test("with source maps, stack traces of both builds name files and lines of src", () => {
+  const lineOf = (file: string, code: string) => {
+    const lines = fs.readFileSync(file, "utf8").split("\n");
+    return `${file}:${lines.findIndex((line) => line.includes(code)) + 1}:`;
+  };
+  const throwing = `try { RateLimiter.create(0); } catch ({ stack }) { console.log(stack); }
+    try { throttleNode(); } catch ({ stack }) { console.log(stack); }`;
+  const esm = `import { RateLimiter } from "smooth-limiter";
+    import { throttleNode } from "smooth-limiter/streams/node"; ${throwing}`;
+  const cjs = `const { RateLimiter } = require("smooth-limiter");
+    const { throttleNode } = require("smooth-limiter/streams/node"); ${throwing}`;
+  for (const args of [
+    ["--input-type=module", "-e", esm],
+    ["--no-experimental-require-module", "-e", cjs],
+  ]) {
+    const stack = run(consumer, process.execPath, "--enable-source-maps", ...args);
+    for (const [file, code] of [
+      ["src/ground/check.ts", "throw new Kind("],
+      ["src/limiter/rate-limiter.ts", "return new RateLimiter(CREATE"],
+      ["src/adapters/streams/options.ts", "throw new TypeError(`limiter must have"],
+    ] as const) {
+      assert.match(stack, `/smooth-limiter/${lineOf(file, code)}`);
+    }
+  }
 });
 
 test("its ES modules and its CommonJS build work together in one process", () => {
