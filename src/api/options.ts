@@ -46,10 +46,11 @@ export interface FairOptions {
   readonly agingMs?: number | undefined;
 }
 
+declare const isOrder: unique symbol;
+
 /** An order of the callers that wait. `fairShares` returns one; any number of limiters may have it. */
 export interface CallOrder {
-  /** Returns the queues of shares; for the limiters only. */
-  ranks(): unknown;
+  readonly [isOrder]?: never;
 }
 
 /** The options of limiters in this process. */

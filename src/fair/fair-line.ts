@@ -95,7 +95,7 @@ export class FairLine<S extends Supply = Supply> extends Line<S> {
         refused.push(waiter);
         return undefined;
       }
-      if (instant < UNKNOWN) promised.supply.take(instant, waiter.taken);
+      if (instant !== UNKNOWN) promised.supply.take(instant, waiter.taken);
       promised.at = instant;
       return instant;
     });

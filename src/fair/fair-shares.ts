@@ -31,7 +31,8 @@ import { type Placed, Turn } from "./turn.ts";
  * await limiter.acquire(1, { share: tenant });
  */
 export function fairShares(options: FairOptions = {}): CallOrder {
-  return new FairOrder(options);
+  const order: Order = new FairOrder(options);
+  return order;
 }
 
 class FairOrder implements Order {

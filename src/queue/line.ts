@@ -19,7 +19,7 @@ export function instantOf(waiter: Waiter, { supply, at }: Readonly<Promised>): n
 
 /** Whether that instant is known to be after the waiter's deadline. */
 export function isTooLate(instant: number, { deadline }: Waiter): boolean {
-  return instant < UNKNOWN && Math.ceil(instant) > deadline;
+  return instant !== UNKNOWN && Math.ceil(instant) > deadline;
 }
 
 /**
@@ -138,7 +138,7 @@ export class Line<S extends Supply = Supply> {
       this.refuse(place);
       return false;
     }
-    if (at < UNKNOWN) promised.supply.take(at, place.taken);
+    if (at !== UNKNOWN) promised.supply.take(at, place.taken);
     promised.at = at;
     return true;
   }

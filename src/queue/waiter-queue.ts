@@ -372,7 +372,7 @@ export class WaiterQueue<S extends Supply = Supply> {
     const { head, isAwaited, urgent } = this.#line;
     const isDue = isAwaited && head !== undefined && !(head instanceof Change);
     const next = isDue ? Math.min(this.#instantOf(head), urgent?.deadline ?? Infinity) : UNKNOWN;
-    const due = next < UNKNOWN ? next : undefined;
+    const due = next === UNKNOWN ? undefined : next;
     if (this.#timer !== undefined && due === this.#timerAt) return;
     this.#timer?.cancel();
     this.#timerAt = due;

@@ -1,5 +1,6 @@
 import type { Limiter, WaitOptions } from "../../api/limiter-api.ts";
-import type { Maybe } from "../../ground/maybe.ts";
+import { chain, type Maybe } from "../../ground/maybe.ts";
+
 import type { Permits } from "../../ground/permits.ts";
 import { AdaptiveRate } from "./adaptive-rate.ts";
 import type { Settings } from "./options.ts";
@@ -121,9 +122,11 @@ export class Gate {
     const now = clock.now();
     this.#view.update(admitted, quotas, now);
     const holdMs = this.#view.holdMs({}, now);
-    return quietly(async () => {
-      if (holdMs > 0 && holdMs <= maxRetryAfterMs) await this.limiter.pause(holdMs);
-      await chargeExcess(this.limiter, permits, this.#view, clock.now());
+    return quietly(() => {
+      const isHeld = holdMs > 0 && holdMs <= maxRetryAfterMs;
+      return chain(isHeld ? this.limiter.pause(holdMs) : undefined, () =>
+        chargeExcess(this.limiter, permits, this.#view, clock.now()),
+      );
     });
   }
 

@@ -69,7 +69,8 @@ function structured(fields: Fields, now: number): ServerQuota[] | undefined {
   const field = fields.get("ratelimit");
   if (field === undefined) return undefined;
   const members = readList(field);
-  const policies = readList(fields.get("ratelimit-policy") ?? "");
+  const policyField = fields.get("ratelimit-policy");
+  const policies = policyField === undefined ? [] : readList(policyField);
   const [first] = policies;
   const windowOf = (params: Params | undefined) => seconds(params?.get("w"));
 
@@ -126,7 +127,9 @@ const SHOPIFY_DRAINS_MS = 20_000;
 
 /** `32/40`: 32 of a bucket for 40 requests are used, and leak out evenly. */
 function shopify(fields: Fields): ServerQuota[] {
-  const [used, limit] = (fields.get("x-shopify-shop-api-call-limit") ?? "").split("/").map(amount);
+  const field = fields.get("x-shopify-shop-api-call-limit");
+  if (field === undefined) return [];
+  const [used, limit] = field.split("/").map(amount);
   if (used === undefined || !limit) return [];
   const resetMs = SHOPIFY_DRAINS_MS * (used / limit);
   const remaining = Math.max(0, limit - used);
@@ -208,11 +211,12 @@ function readList(field: string): Member[] {
   return split(field, ",").map((member) => {
     const [head = "", ...rest] = split(member, ";");
     const [name = "", value] = split(head, "=").map(unquote);
-    const params = rest.map((param) => {
-      const [key = "", of = ""] = split(param, "=").map(unquote);
-      return [key, of] as const;
-    });
-    return { name, value, params: new Map(params) };
+    const params = new Map<string, string>();
+    for (const param of rest) {
+      const [key = "", of = ""] = split(param, "=");
+      params.set(unquote(key), unquote(of));
+    }
+    return { name, value, params };
   });
 }
 
