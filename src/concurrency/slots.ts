@@ -9,8 +9,6 @@ import { type Supply, UNKNOWN } from "../queue/supply.ts";
 
 export class Slots implements Supply {
   readonly isUncertain = true;
-  readonly isStrict = false;
-  readonly isBounded = false;
   limit: number;
   /** How many are held. */
   active: number;
@@ -44,10 +42,6 @@ export class Slots implements Supply {
     const checked = checkNumber("slots", slots, wholeAtLeastOne);
     if (checked > this.limit) throw this.excess(0, checked);
     return checked;
-  }
-
-  overflowing(): number {
-    return -1;
   }
 
   excess(_now: number, slots: Amount): Error {

@@ -19,10 +19,10 @@ export interface Supply {
   /** Whether `earliest` may return `UNKNOWN`. Then the deadlines of waiters need a timer. */
   readonly isUncertain?: boolean;
   /** Whether it is charged at the instants at which waiters really start. */
-  readonly isStrict: boolean;
+  readonly isStrict?: boolean;
   /** Whether it bounds how much may be waited for; `overflowing` is -1 if that amount may. */
-  readonly isBounded: boolean;
-  overflowing(now: number, amount: Amount): number;
+  readonly isBounded?: boolean;
+  overflowing?(now: number, amount: Amount): number;
   /** Returns the error for an amount of which the instant is `Infinity`. */
   excess(now: number, amount: Amount): Error;
   /** Adds `by` to all instants. */

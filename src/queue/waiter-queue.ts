@@ -179,7 +179,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   }
 
   protected overflowing(now: number, amount: Amount): number {
-    return this.supply.isBounded ? this.outcome.overflowing(now, amount) : -1;
+    return this.supply.isBounded ? (this.outcome.overflowing?.(now, amount) ?? -1) : -1;
   }
 
   /** Returns the instant. @throws the error of the supply if it is `Infinity` */

@@ -190,6 +190,26 @@ for (const [place, create] of Object.entries(places)) {
   }
 }
 
+const hours = suite("slots over hours");
+
+hours("a limiter that was idle for hours keeps its leases and its time-outs", async () => {
+  const clock = new FakeClock();
+  const limiter = ConcurrencyLimiter.create(1, { clock });
+  const lease = await limiter.acquire();
+  await clock.advance(5 * 3_600_000);
+  assert.is(limiter.tryAcquire(), undefined);
+  const tried = watch(clock, limiter.tryAcquire(1, 50));
+  const waits = watch(clock, limiter.acquire());
+  await clock.advance(100);
+  assert.is(tried.value, undefined);
+  assert.is(tried.at, clock.now() - 50);
+  lease.release();
+  await clock.advance(0);
+  assert.is(waits.at, clock.now());
+});
+
+hours.run();
+
 const combined = suite("slots in a combination");
 
 combined(
