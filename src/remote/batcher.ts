@@ -1,12 +1,8 @@
 /**
  * Packs requests into batches. A batch holds the requests of one turn of the event loop, or those that
- * arrive while another batch is under way, in order of arrival. A batch without a reply within
- * `timeoutMs` of its first request is reported as failed. A later reply to it is reported as late.
- *
- * Normally one batch is under way at a time. If the store runs batches in the order in which they are
- * sent, two may be: the store then runs the second while this process handles the reply to the first.
- * For this, a large number of requests is sent in two halves. A small second batch would cost the store
- * more than it gains, so it stays in the queue and grows.
+ * arrive while another batch is under way, in order of arrival: one batch is under way at a time. A batch
+ * without a reply within `timeoutMs` of its first request is reported as failed. A later reply to it is
+ * reported as late.
  */
 
 import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
@@ -22,8 +18,12 @@ export interface Batchable {
 export interface PendingRequest<Answer> extends Batchable {
   answer(answer: Answer, sentAt: number): void;
   fail(error: unknown): void;
-  /** Returns what the store has granted: the caller has left, or the request has failed, before the reply. */
-  returnToStore?(answer: Answer): void;
+  /**
+   * Returns what the store has granted: the caller has left, or the request has failed, before the reply.
+   *
+   * @param sentAt absent if the reply is late
+   */
+  returnToStore?(answer: Answer, sentAt?: number): void;
 }
 
 export interface SentBatch<Request> {
@@ -56,12 +56,7 @@ export interface BatchLimits {
   readonly timeoutMs: number;
   /** Most requests in a batch: a script blocks the other clients of the store while it runs. */
   readonly mostRequests: number;
-  /** Whether the store runs batches in the order in which they are sent. Default: false. */
-  readonly isOrdered?: boolean | undefined;
 }
-
-/** A second batch is sent only with at least this many requests. */
-const WORTH_OVERLAP = 32;
 
 interface Queued<Request> {
   readonly requests: Request[];
@@ -77,32 +72,31 @@ export class Batcher<Request extends Batchable, Answer> {
   readonly #handler: BatchHandler<Request, Answer>;
   readonly #timeoutMs: number;
   readonly #mostRequests: number;
-  readonly #mostUnderWay: number;
   #queue: Queued<Request>[] = [];
   #isHeld = false;
   /** The next batch will be sent at the end of the turn. */
   #isLeaving = false;
-  /** In the order in which they were sent, which is also the order of their deadlines. */
-  #underWay: UnderWay<Request>[] = [];
+  #underWay: UnderWay<Request> | undefined;
   /** The last overdue batch: its reply may still arrive. */
   #overdue: UnderWay<Request> | undefined;
-  /** Set at the ends of turns while batches are under way, for the deadline of the oldest or an earlier time. */
+  /** Set at the ends of turns while a batch is under way, for its deadline or an earlier time. */
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** The deadline timer fired late: perhaps this process was busy, and the reply has arrived. */
   #isGraced = false;
 
-  constructor(
-    handler: BatchHandler<Request, Answer>,
-    { timeoutMs, mostRequests, isOrdered = false }: BatchLimits,
-  ) {
+  constructor(handler: BatchHandler<Request, Answer>, { timeoutMs, mostRequests }: BatchLimits) {
     this.#handler = handler;
     this.#timeoutMs = timeoutMs;
     this.#mostRequests = mostRequests;
-    this.#mostUnderWay = isOrdered ? 2 : 1;
+  }
+
+  /** Whether a batch was sent whose reply may still come in time. */
+  get isUnderWay(): boolean {
+    return this.#underWay !== undefined;
   }
 
   get isDrained(): boolean {
-    return this.#underWay.length === 0 && this.#overdue === undefined && this.#queue.length === 0;
+    return !this.isUnderWay && this.#overdue === undefined && this.#queue.length === 0;
   }
 
   add(request: Request): void {
@@ -134,8 +128,8 @@ export class Batcher<Request extends Batchable, Answer> {
   /** Ends all batches. @returns the requests without an answer, those under way first */
   abandon(): Request[] {
     this.#cancelTimer();
-    const requests = [...this.#underWay.flatMap((batch) => batch.requests), ...this.hold()];
-    this.#underWay = [];
+    const requests = [...(this.#underWay?.requests ?? []), ...this.hold()];
+    this.#underWay = undefined;
     this.#overdue = undefined;
     return requests;
   }
@@ -155,7 +149,7 @@ export class Batcher<Request extends Batchable, Answer> {
     if (this.isDrained) this.#handler.drained();
     this.#leaveSoon();
     const isTimed = this.#timer !== undefined;
-    if (isTimed !== this.#underWay.length > 0) atEndOfTurn(this.#keepTime);
+    if (isTimed !== this.isUnderWay) atEndOfTurn(this.#keepTime);
   }
 
   /** Sends at the end of this turn: all its requests are queued by then, and a single one is not delayed. */
@@ -166,37 +160,24 @@ export class Batcher<Request extends Batchable, Answer> {
   }
 
   get #canLeave(): boolean {
-    const { length } = this.#underWay;
-    if (this.#isHeld || length >= this.#mostUnderWay) return false;
-    const next = this.#queue[0];
-    return next !== undefined && (length === 0 || next.requests.length >= WORTH_OVERLAP);
+    return !this.#isHeld && !this.isUnderWay && this.#queue.length > 0;
   }
 
   readonly #leave = (): void => {
     this.#isLeaving = false;
     const queued = this.#canLeave ? this.#queue.shift() : undefined;
-    if (queued !== undefined) this.#leaveTogether(queued);
+    if (queued !== undefined) this.#send(queued);
     // stores also send at the end of the turn: the next batch follows in a separate step
     this.#continue();
   };
 
-  #leaveTogether({ requests: queued, addedMs }: Queued<Request>): void {
+  #send({ requests: queued, addedMs }: Queued<Request>): void {
     const wanted = queued.some(isGone) ? queued.filter((request) => !request.gone) : queued;
     if (wanted.length === 0) return;
     const requests = this.#handler.prepare(wanted);
-    const half = Math.ceil(requests.length / 2);
-    if (this.#underWay.length + 1 < this.#mostUnderWay && half >= WORTH_OVERLAP) {
-      this.#queue.unshift({ requests: requests.slice(half), addedMs });
-      this.#send(requests.slice(0, half), addedMs);
-    } else {
-      this.#send(requests, addedMs);
-    }
-  }
-
-  #send(requests: readonly Request[], addedMs: number): void {
     const sentAt = this.#handler.now();
     const batch: UnderWay<Request> = { requests, sentAt, deadlineMs: addedMs + this.#timeoutMs };
-    this.#underWay.push(batch);
+    this.#underWay = batch;
     let reply: Promise<readonly Answer[] | undefined>;
     try {
       reply = Promise.resolve(this.#handler.run(requests, sentAt, batch.deadlineMs));
@@ -217,9 +198,9 @@ export class Batcher<Request extends Batchable, Answer> {
 
   /** Sets or cancels the timer, after the next batch was sent: with one call after another it stays set. */
   readonly #keepTime = (): void => {
-    const [oldest] = this.#underWay;
-    if (oldest !== undefined) {
-      if (this.#timer === undefined) this.#setTimer(oldest.deadlineMs - performance.now());
+    if (this.#underWay !== undefined) {
+      const leftMs = this.#underWay.deadlineMs - performance.now();
+      if (this.#timer === undefined) this.#setTimer(leftMs);
     } else if (!this.#isLeaving) {
       this.#cancelTimer();
     }
@@ -236,7 +217,7 @@ export class Batcher<Request extends Batchable, Answer> {
 
   readonly #check = (): void => {
     this.#timer = undefined;
-    const { deadlineMs } = this.#underWay[0] as UnderWay<Request>;
+    const { deadlineMs } = this.#underWay as UnderWay<Request>;
     const leftMs = deadlineMs - performance.now();
     // timers may fire up to a millisecond early
     if (leftMs > 1) {
@@ -250,15 +231,12 @@ export class Batcher<Request extends Batchable, Answer> {
     }
   };
 
-  /** Fails all batches under way: replies are in order, so the later ones cannot arrive before the oldest. */
   #expire(): void {
     this.#isGraced = false;
-    const overdue = this.#underWay;
-    this.#underWay = [];
-    this.#overdue = overdue.at(-1);
-    for (const { requests } of overdue) {
-      this.#handler.failed(requests, noAnswer(this.#timeoutMs), true);
-    }
+    const overdue = this.#underWay as UnderWay<Request>;
+    this.#underWay = undefined;
+    this.#overdue = overdue;
+    this.#handler.failed(overdue.requests, noAnswer(this.#timeoutMs), true);
     this.#continue();
   }
 
@@ -283,9 +261,8 @@ export class Batcher<Request extends Batchable, Answer> {
 
   /** @returns whether it was under way */
   #ends(batch: UnderWay<Request>): boolean {
-    const index = this.#underWay.indexOf(batch);
-    if (index < 0) return false;
-    this.#underWay.splice(index, 1);
+    if (this.#underWay !== batch) return false;
+    this.#underWay = undefined;
     if (this.#isGraced) this.#restartTime();
     this.#isGraced = false;
     return true;

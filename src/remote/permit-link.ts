@@ -15,6 +15,7 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "../stores/store.ts";
+import type { SentBatch } from "./batcher.ts";
 import { inOrder, isGranted, NO, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
 import type { Parts } from "./remote-options.ts";
 import { StoreLink } from "./store-link.ts";
@@ -26,8 +27,10 @@ export interface PermitSource {
   /**
    * Resolves when the store has the permits again. During an outage it may resolve earlier: the request
    * is then kept and sent when the store is back.
+   *
+   * @param instant from when the permits can be used, if that is known
    */
-  returnToStore(amount: Amount, answer: Answer): Promise<void>;
+  returnToStore(amount: Amount, answer: Answer, instant?: number): Promise<void>;
 }
 
 /** The link of one limiter to its store. */
@@ -42,9 +45,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   #inFlight = 0;
 
   constructor(store: Store, key: string, parts: Parts, strategy: Strategy<PermitRequest, Answer>) {
-    // a refill has to stay in one batch, and an ordered batcher splits large ones in two
-    const isOrdered = store.isOrdered === true && parts.prefetch === undefined;
-    super(store, key, parts, strategy, { mostRequests: 4096, isOrdered });
+    super(store, key, parts, strategy, { mostRequests: 4096 });
     this.#store = store;
     this.#key = key;
     this.#parts = parts;
@@ -68,9 +69,23 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     deadlineMs: number,
   ): Promise<readonly (Answer | undefined)[]> {
     const packed = pack(requests, this.#parts.line.lateBy());
+    this.#parts.line.asking();
     this.#counter ??= this.#counters.take();
     this.#inFlight += 1;
     return this.#run(packed, sentAt, deadlineMs, this.#counter.next());
+  }
+
+  override answered(
+    sent: SentBatch<PermitRequest>,
+    answers: readonly (Answer | undefined)[],
+  ): void {
+    super.answered(sent, answers);
+    this.#parts.line.answered();
+  }
+
+  override failed(requests: readonly PermitRequest[], cause: unknown, isOverdue: boolean): void {
+    super.failed(requests, cause, isOverdue);
+    this.#parts.line.answered();
   }
 
   /** A pause of length 0 is a write that changes nothing: it shows that the store accepts writes. */

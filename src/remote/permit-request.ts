@@ -7,7 +7,7 @@ import { type Answer, AT_ONCE, REFUSED, type StoreRequest } from "../stores/stor
 import type { PendingRequest } from "./batcher.ts";
 
 export interface PermitRequest extends PendingRequest<Answer> {
-  returnToStore(answer: Answer): void;
+  returnToStore(answer: Answer, sentAt?: number): void;
   /**
    * Converts the request to the store's format.
    *

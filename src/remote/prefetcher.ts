@@ -94,14 +94,25 @@ export class Prefetcher implements PermitSource {
     else this.#link.send(request);
   }
 
-  /** Puts a grant of the buffer back into it, up to its size; the rest returns to the store. */
-  async returnToStore(amount: Amount, answer: Answer | BufferGrant): Promise<void> {
-    if (!("parts" in answer)) {
+  /**
+   * Puts permits into the buffer, up to its size. The rest returns to the store, the latest first: only they leave
+   * no gap in its schedule.
+   */
+  async returnToStore(
+    amount: Amount,
+    answer: Answer | BufferGrant,
+    instant?: number,
+  ): Promise<void> {
+    const size = permitsOf(amount);
+    if ("parts" in answer) {
+      this.#buffer.putBack(answer.parts);
+    } else if (instant !== undefined && size < Infinity) {
+      this.#buffer.add({ due: instant, answer, size, left: size });
+    } else {
       await this.#link.returnToStore(amount, answer);
       return;
     }
     this.#ready = 0;
-    this.#buffer.putBack(answer.parts);
     this.#keep(this.#closed ? 0 : this.#size.of(this.#parts.inForce.policyState).permits);
   }
 

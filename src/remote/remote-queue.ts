@@ -293,8 +293,8 @@ export class RemoteQueue implements WaiterHost, HereHost {
     if (this.parts.maxWaiting < Infinity) this.#reserved.add(reservation);
   }
 
-  returnToStore(amount: Amount, answer: Answer): Promise<void> {
-    return this.#source.returnToStore(amount, answer);
+  returnToStore(amount: Amount, answer: Answer, instant?: number): Promise<void> {
+    return this.#source.returnToStore(amount, answer, instant);
   }
 
   /** How many permits callers wait for, in this process. */

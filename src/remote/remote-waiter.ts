@@ -36,7 +36,7 @@ export interface WaiterHost {
   untrack(waiter: RemoteWaiter, signal: AbortSignal | undefined): void;
   /** Counts the reservation as waiting as long as it is pending. */
   reserved(reservation: { readonly isPending: boolean; readonly amount: Amount }): void;
-  returnToStore(amount: Amount, answer: Answer): Promise<void>;
+  returnToStore(amount: Amount, answer: Answer, instant?: number): Promise<void>;
   change(verb: ChangeVerb, amount: Amount): Promise<void>;
   /** Charges or refunds the difference: see `correct`. `done` resolves when the store has it. */
   correct(
@@ -163,9 +163,9 @@ export abstract class RemoteWaiter implements Visitor, Linked<RemoteWaiter> {
     here.admit(this);
   }
 
-  returnToStore(answer: Answer): void {
+  returnToStore(answer: Answer, instant?: number): void {
     // no caller waits for this request: if it fails, the permits are lost
-    if (isGranted(answer)) this.host.returnToStore(this.amount, answer).catch(() => {});
+    if (isGranted(answer)) this.host.returnToStore(this.amount, answer, instant).catch(() => {});
   }
 
   protected answered(): void {
@@ -285,9 +285,21 @@ export class Caller extends RemoteWaiter implements Sleeper {
     return sameAmount(this.amount, (other as this).amount);
   }
 
+  /** Permits of one that has left go to callers behind it, like those that were promised before. */
+  override returnToStore(answer: Answer, sentAt?: number): void {
+    if (sentAt === undefined || !isGranted(answer)) {
+      super.returnToStore(answer);
+      return;
+    }
+    const { line } = this.host.parts;
+    this.promised = { instant: line.dueAt(answer.wait, sentAt), answer };
+    line.addSpare(this);
+  }
+
   /** Returns the promised permits; the caller can then be requested again. */
   returnPromised(): void {
-    if (this.promised !== undefined) this.returnToStore(this.promised.answer);
+    if (this.promised !== undefined)
+      super.returnToStore(this.promised.answer, this.promised.instant);
     this.promised = undefined;
     this.isAgain = true;
   }

@@ -183,7 +183,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
       const request = requests[i] as Request;
       const answer = answers[i];
       if (request.gone) {
-        if (answer !== undefined) request.returnToStore?.(answer);
+        if (answer !== undefined) request.returnToStore?.(answer, sentAt);
       } else if (answer === undefined) {
         lost ??= [];
         lost.push(request);

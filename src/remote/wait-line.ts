@@ -36,7 +36,8 @@ const JITTER = 1000;
  * timer for the head. Unlike the `WaiterQueue` it does not know the policies, which are in the store.
  * But neighbours that asked for the same amount exchange instants, so that the callers in front always
  * have the earliest ones, even if a caller leaves or a later one was promised an earlier instant. The
- * permits that are left over at the end return to the store.
+ * permits that are left over at the end return to the store, but not while requests are under way: only the
+ * latest permits of all can return without a gap in the store's schedule.
  *
  * Callers with different amounts do not exchange instants: the last section of ARCHITECTURE.md says why.
  */
@@ -51,6 +52,9 @@ export class WaitLine {
   #timerAt = 0;
   readonly #late = new LateCredit();
   #isClosing = false;
+  /** Callers that have left, with permits that nobody wants so far; in no order. */
+  #spare: Sleeper[] = [];
+  #isAsking = false;
   #permits = 0;
 
   /** @param sendsTime whether the store uses this clock, which every batch then carries */
@@ -116,6 +120,24 @@ export class WaitLine {
     }
   }
 
+  /** Called when a batch is sent: its callers may want the permits that others leave. */
+  asking(): void {
+    this.#isAsking = true;
+  }
+
+  /** Called when the batch has its outcome. */
+  answered(): void {
+    this.#isAsking = false;
+    if (this.#isClosing || this.#spare.length > 0) this.#closeRanks();
+  }
+
+  /** Adds the permits of a caller that has left before they were promised. */
+  addSpare(sleeper: Sleeper): void {
+    sleeper.due = (sleeper.promised as PromisedPermits).instant;
+    this.#spare.push(sleeper);
+    this.#closeRanksSoon();
+  }
+
   /** Redistributes the instants once for all callers that come and leave in one turn. */
   #closeRanksSoon(): void {
     if (this.#isClosing) return;
@@ -128,7 +150,13 @@ export class WaitLine {
     this.#lastDue = 0;
     this.#replace();
     let rank: Sleeper[] = [];
-    for (const sleeper of [...this.#sleepers]) {
+    const sleepers = [...this.#sleepers];
+    if (this.#spare.length > 0) {
+      sleepers.push(...this.#spare);
+      sleepers.sort((a, b) => a.due - b.due);
+      this.#spare = [];
+    }
+    for (const sleeper of sleepers) {
       if (rank[0]?.isLike(sleeper) === false) {
         this.#deal(rank);
         rank = [];
@@ -172,7 +200,9 @@ export class WaitLine {
     }
     for (const sleeper of gone) {
       this.#sleepers.remove(sleeper);
-      sleeper.returnPromised();
+      sleeper.due = (sleeper.promised as PromisedPermits).instant;
+      if (this.#isAsking) this.#spare.push(sleeper);
+      else sleeper.returnPromised();
     }
   }
 
@@ -183,6 +213,8 @@ export class WaitLine {
       this.#sleepers.remove(sleeper);
       if (!sleeper.gone) this.#permits -= sleeper.size;
     }
+    sleepers.push(...this.#spare);
+    this.#spare = [];
     this.#lastDue = 0;
     this.#arm();
     return sleepers;

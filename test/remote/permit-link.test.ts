@@ -145,7 +145,8 @@ async function microtasks(): Promise<void> {
 function make({ key = "key", when = "throw", ...options }: Made = {}) {
   const { store = new HandStore(), timeoutMs = 1000, epoch } = options;
   const { now = () => 77, lateBy = () => 0 } = options;
-  const line = { now, lateBy } as Partial<WaitLine> as WaitLine;
+  const idle = { asking() {}, answered() {} };
+  const line = { now, lateBy, ...idle } as Partial<WaitLine> as WaitLine;
   const strategy = STRATEGIES[when]();
   const declared = listPolicies(smoothBursty({ permitsPerSecond: 5 }));
   const stats = new OutageStats("test");

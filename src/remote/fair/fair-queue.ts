@@ -127,7 +127,8 @@ export class FairQueue implements FairCallHost {
   /** The next call of its share takes the place of one that has left. */
   heirOf(call: FairCall): FairCall | undefined {
     const { turn, amount, due, sentAt } = call;
-    const heir = heirOf(turn, this.line, this.#sent);
+    // a share has its charge back if the call left before its reply
+    const heir = sentAt === undefined ? undefined : heirOf(turn, this.line, this.#sent);
     if (heir === undefined || !sameAmount(heir.amount, amount) || heir.deadline < due) {
       return undefined;
     }
@@ -173,6 +174,7 @@ export class FairQueue implements FairCallHost {
     } catch (error) {
       // unless another call has its place
       if (call.sentAt !== undefined) this.line.refund(turn);
+      call.sentAt = undefined;
       if (error instanceof StoreUnavailableError) this.#failAll(error);
     }
     this.#fill();
