@@ -3,7 +3,11 @@
  * rate-limiter-flexible, the baseline a bare `SELECT 1`. The keys have been used before. Contenders take turns; the
  * medians of all rounds count. The server runs as it is installed: the peer's commits then wait for the disk, those
  * of smooth-limiter do not, because its table is unlogged. With `fsync=off` no commit waits.
+ * Then several processes, each of which writes all keys, so that none can rely on what it wrote last.
  */
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
 import pg from "pg";
 import { RateLimiterPostgres } from "rate-limiter-flexible";
 import { fixedWindow } from "smooth-limiter";
@@ -11,7 +15,7 @@ import { postgresStore } from "smooth-limiter/postgres";
 import { StoreLimiter } from "smooth-limiter/store";
 import { PostgresServer } from "../scripts/postgres.ts";
 import { short } from "./lib/options.ts";
-import { table, times } from "./lib/report.ts";
+import { table, target, times } from "./lib/report.ts";
 import { median } from "./lib/stats.ts";
 
 const ROUNDS = short ? 7 : 31;
@@ -91,10 +95,78 @@ async function measure(server: string, contenders: Record<string, Call>): Promis
   }
 }
 
-for (const fsync of ["on", "off"] as const) {
-  const server = await PostgresServer.start(fsync);
-  const pool = new pg.Pool({ connectionString: server.url, max: 10 });
-  await measure(fsync === "on" ? "server as installed" : "fsync=off", await contendersOn(pool));
+const PROCESSES = [1, 4];
+const WARM_UP_MS = short ? 3000 : 10_000;
+const MEASURED_MS = short ? 2000 : 10_000;
+const SHARED_KEYS = 2000;
+
+/** One of several processes: its callers draw keys at random. */
+async function work(url: string): Promise<void> {
+  const pool = new pg.Pool({ connectionString: url, max: 10 });
+  const limiter = StoreLimiter.create(
+    postgresStore(pool),
+    "processes",
+    fixedWindow({ limit: 1e9, windowMs: 3_600_000 }),
+    { timeoutMs: 10_000 },
+  );
+  let granted = 0;
+  let endMs = Infinity;
+  const caller = async () => {
+    while (performance.now() < endMs) {
+      const key = `${Math.floor(Math.random() * SHARED_KEYS)}`;
+      if (await limiter.for(key).tryAcquire()) granted += 1;
+    }
+  };
+  const callers = Array.from({ length: CALLERS }, caller);
+  await once(process, "message");
+  granted = 0;
+  const startMs = performance.now();
+  endMs = startMs + MEASURED_MS;
+  await Promise.all(callers);
+  process.send?.((granted / (performance.now() - startMs)) * 1000);
   await pool.end();
-  await server.stop();
+  process.disconnect();
 }
+
+/** Permits a second of so many processes together. */
+async function rateOf(processes: number, url: string): Promise<number> {
+  const workers: ChildProcess[] = [];
+  for (let i = 0; i < processes; i++) {
+    workers.push(fork(fileURLToPath(import.meta.url), ["worker", url]));
+  }
+  await new Promise((resolve) => setTimeout(resolve, WARM_UP_MS));
+  const rates = workers.map(async (worker) => {
+    worker.send("measure");
+    const [rate] = (await once(worker, "message")) as [number];
+    return rate;
+  });
+  return (await Promise.all(rates)).reduce((sum, rate) => sum + rate, 0);
+}
+
+async function measureProcesses(url: string): Promise<void> {
+  const rates: number[] = [];
+  for (const processes of PROCESSES) rates.push(await rateOf(processes, url));
+  console.log(`\n${CALLERS} callers in each of several processes, ${SHARED_KEYS} keys`);
+  const [one = 0] = rates;
+  table(
+    ["processes", "permits a second", "to one process"],
+    PROCESSES.map((processes, i) => {
+      const rate = rates[i] ?? 0;
+      return [`${processes}`, Math.round(rate).toLocaleString("en"), times(rate / one)];
+    }),
+  );
+  const ratio = (rates.at(-1) ?? 0) / one;
+  target("four processes grant at least as many as one", ratio >= 1, times(ratio));
+}
+
+const [, , role, url = ""] = process.argv;
+if (role === "worker") await work(url);
+else
+  for (const fsync of ["on", "off"] as const) {
+    const server = await PostgresServer.start(fsync);
+    const pool = new pg.Pool({ connectionString: server.url, max: 10 });
+    await measure(fsync === "on" ? "server as installed" : "fsync=off", await contendersOn(pool));
+    await pool.end();
+    if (fsync === "on") await measureProcesses(server.url);
+    await server.stop();
+  }

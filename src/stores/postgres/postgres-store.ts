@@ -4,7 +4,7 @@
  * Both address rows by their primary key, so calls for different keys do not wait for each other. A write states
  * the bytes that it replaces, which were read or which this process wrote last, and the times at which it is valid.
  * If another process has written in between, it changes no row, and `casStore` runs the requests again on the
- * newer state. Writes for several keys can share a statement (`shared-writes.ts`).
+ * newer state. Reads or writes for several keys share a statement (`shared-calls.ts`).
  *
  * The table has no index besides its primary key: an index on `expires` would have to be written with every
  * state. Expired rows are removed as new ones come: each 50th new key checks the next 100 rows in
@@ -28,7 +28,8 @@ import {
   Statement,
   UNDEFINED_TABLE,
 } from "./postgres-client.ts";
-import { SharedWrites } from "./shared-writes.ts";
+import { SharedCalls } from "./shared-calls.ts";
+import { NOW, Reads, type Row, type Write, Writes } from "./statements.ts";
 
 /** How many rows a sweep checks, and after how many new keys the next one comes. */
 const SWEPT = 100;
@@ -86,23 +87,15 @@ function quoted(table: string): string {
   return parts.map((part) => `"${part}"`).join(".");
 }
 
-/** The server's time, ms. */
-const NOW = "extract(epoch FROM clock_timestamp())::float8 * 1000";
-
-interface Row {
-  readonly state: Uint8Array | null;
-  readonly now: number;
-}
-
 class PostgresBackend implements CasBackend {
   readonly isPermanent = isPermanent;
   readonly #runner: Runner;
   readonly #now = new Statement(`SELECT ${NOW} AS now`);
   readonly #create: Statement;
-  readonly #select: Statement;
   readonly #insert: Statement;
   readonly #sweep: Statement;
-  readonly #writes: SharedWrites;
+  readonly #reads: SharedCalls<string, Row>;
+  readonly #writes: SharedCalls<Write, boolean>;
   /** New keys since the last sweep, and the key that it has checked last. */
   #newKeys = 0;
   #swept: string | undefined;
@@ -115,13 +108,14 @@ class PostgresBackend implements CasBackend {
     // unlogged: a write need not wait for the disk; after a crash of the server the limits begin anew
     this.#create = new Statement(`CREATE UNLOGGED TABLE IF NOT EXISTS ${table}
       (key text PRIMARY KEY, state bytea NOT NULL, expires timestamptz NOT NULL) WITH (fillfactor = 50)`);
-    this.#select = new Statement(`SELECT state, ${NOW} AS now FROM (SELECT) AS one
-      LEFT JOIN ${table} ON key = ${KEY} AND expires > clock_timestamp()`);
     this.#insert =
       new Statement(`INSERT INTO ${table} AS known (key, state, expires) VALUES (${KEY}, $2, ${expires})
       ON CONFLICT (key) DO UPDATE SET state = excluded.state, expires = excluded.expires
       WHERE known.expires <= clock_timestamp() ${returning}`);
-    this.#writes = new SharedWrites(runner, table);
+    const reads = new Reads((...args) => this.#orCreate(...args), table);
+    const writes = new Writes(runner, table);
+    this.#reads = new SharedCalls((keys) => reads.run(keys));
+    this.#writes = new SharedCalls((all) => writes.run(all));
     this.#sweep =
       new Statement(`WITH next AS (SELECT key FROM ${table} WHERE key > $1 ORDER BY key LIMIT ${SWEPT}),
       gone AS (DELETE FROM ${table} USING next WHERE ${table}.key = next.key AND expires <= clock_timestamp())
@@ -138,8 +132,7 @@ class PostgresBackend implements CasBackend {
   }
 
   async getWithTime(key: string): Promise<{ bytes: Uint8Array | null; nowMs: number }> {
-    const { rows } = await this.#orCreate(this.#select, [textOf(key)]);
-    const { state, now } = Object(rows[0]) as Row;
+    const { state, now } = await this.#reads.add(textOf(key));
     return { bytes: state, nowMs: Number(now) };
   }
 
@@ -172,10 +165,10 @@ class PostgresBackend implements CasBackend {
     untilMs: number,
   ): Promise<boolean> {
     const life = Math.min(lifeMs, LONGEST_LIFE_MS);
-    return this.#writes.add(textOf(key), after, life, before, fromMs, untilMs);
+    return this.#writes.add([textOf(key), after, life, before, fromMs, untilMs]);
   }
 
-  async #orCreate(statement: Statement, values: unknown[]): Promise<Result> {
+  async #orCreate(statement: Statement, values: readonly unknown[]): Promise<Result> {
     try {
       return await this.#runner.run(statement, values);
     } catch (error) {

@@ -65,6 +65,30 @@ limiterSuite(
 
 const store = suite("postgresStore");
 
+store("calls of two processes for many keys share statements, reads and writes alike", async () => {
+  let statements = 0;
+  const counted = () => {
+    const query = (text: string, values: unknown[]) => {
+      statements += 1;
+      return pool.query(text, values);
+    };
+    return postgresStore({ query }, { table: "shared" });
+  };
+  const limiters = [1, 2].map(() => StoreLimiter.create(counted(), "shared", ten, patient));
+  const keys = Array.from({ length: 50 }, (_, i) => `${i}`);
+  const round = async () => {
+    // one after the other: each finds what the other has written
+    for (const limiter of limiters) {
+      const granted = await Promise.all(keys.map((key) => limiter.for(key).tryAcquire()));
+      assert.ok(granted.every(Boolean));
+    }
+  };
+  await round();
+  statements = 0;
+  await round();
+  assert.ok(statements <= 2 * 4, `${statements} statements for ${2 * keys.length} calls`);
+});
+
 /** How many of that many permits are granted, one by one and all at once. */
 async function granted(limiters: readonly StoreLimiter[], calls: number): Promise<number> {
   const all = limiters.flatMap((limiter) => Array.from({ length: calls }, () => limiter));
