@@ -55,11 +55,11 @@ export function open(
   options: RedisPoliciesOptions,
 ): RemoteArguments {
   const shared = checkShared(name, policies, options);
-  const { runner, isOrdered } = adapterOf(redis);
+  const { runner } = adapterOf(redis);
   const breakerOf = breakersOf(redis, letsIn(shared.options));
   const prefix = shared.prefix + tagOf(options.hashTag);
   const { key, limitKeys } = shared;
-  const store = new RedisStore(runner, prefix, twins, limitKeys, breakerOf, isOrdered);
+  const store = new RedisStore(runner, prefix, twins, limitKeys, breakerOf);
   return [store, key, policies, shared.options];
 }
 

@@ -1,11 +1,6 @@
 import { writePolicies } from "../algorithms/index.ts";
 import type { Amount } from "../ground/permits.ts";
-import {
-  type BatchCounter,
-  BatchCounters,
-  type BatchId,
-  LostReplyError,
-} from "../stores/batch-id.ts";
+import { type BatchCounter, BatchCounters, LostReplyError } from "../stores/batch-id.ts";
 import {
   type Answer,
   AT_ONCE,
@@ -40,9 +35,6 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   readonly #parts: Parts;
   readonly #declared: string;
   readonly #counters: BatchCounters;
-  /** Numbers the batches in flight, which are in order. */
-  #counter: BatchCounter | undefined;
-  #inFlight = 0;
 
   constructor(store: Store, key: string, parts: Parts, strategy: Strategy<PermitRequest, Answer>) {
     super(store, key, parts, strategy, { mostRequests: 4096 });
@@ -70,9 +62,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   ): Promise<readonly (Answer | undefined)[]> {
     const packed = pack(requests, this.#parts.line.lateBy());
     this.#parts.line.asking();
-    this.#counter ??= this.#counters.take();
-    this.#inFlight += 1;
-    return this.#run(packed, sentAt, deadlineMs, this.#counter.next());
+    return this.#run(packed, sentAt, deadlineMs, this.#counters.take());
   }
 
   override answered(
@@ -98,37 +88,26 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     requests: readonly StoreRequest[],
     sentAt: number,
     deadlineMs: number,
-    batchId?: BatchId,
+    counter?: BatchCounter,
   ): Promise<readonly (Answer | undefined)[]> {
     const now = this.#storeTime(sentAt);
+    const batchId = counter?.next();
     return this.#store.run(this.#key, this.#declared, requests, now, batchId, deadlineMs).then(
       (reply) => {
         this.#noted(reply);
-        if (batchId !== undefined) this.#confirm(batchId, requests, reply);
+        if (counter !== undefined && batchId !== undefined) {
+          const hasChanged = changesState(requests, reply.answers);
+          this.#counters.replied(counter, batchId, hasChanged, reply.remembered);
+          this.#counters.release(counter);
+        }
         return reply.answers;
       },
       (error: unknown) => {
-        if (batchId !== undefined) this.#settled();
+        if (counter !== undefined) this.#counters.release(counter);
         if (error instanceof LostReplyError) return requests.flatMap(withoutReply);
         throw error;
       },
     );
-  }
-
-  /** Processes the number of a batch that has its reply. */
-  #confirm(batchId: BatchId, requests: readonly StoreRequest[], reply: StoreReply): void {
-    const { answers, remembered } = reply;
-    const counter = this.#counter as BatchCounter;
-    this.#counters.replied(counter, batchId, changesState(requests, answers), remembered);
-    this.#settled();
-  }
-
-  /** Releases the counter after the last batch in flight. */
-  #settled(): void {
-    this.#inFlight -= 1;
-    if (this.#inFlight > 0 || this.#counter === undefined) return;
-    this.#counters.release(this.#counter);
-    this.#counter = undefined;
   }
 
   #noted(reply: Pick<StoreReply, "inForce" | "notes" | "others">): void {

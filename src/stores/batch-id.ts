@@ -38,8 +38,7 @@ export interface CallerRecord {
 
 /**
  * Numbers the batches of a caller to one key. Of two batches on one key the second may be sent only after the
- * first has its reply or has failed, or if the client keeps the order: a batch that arrives after a later
- * one counts as already run.
+ * first has its reply or has failed: a batch that arrives after a later one counts as already run.
  *
  * The numbers are consecutive where nothing is lost, so that a state can show that it went back in time:
  * after a failover to a replica that lags, or from a restored backup, it remembers an earlier batch than the
@@ -92,7 +91,7 @@ export class BatchCounter {
 
 /**
  * The counters for one key. Calls of different scripts may overtake each other, so each call in flight has a
- * counter of its own; batches that the client keeps in order can share one.
+ * counter of its own.
  */
 export class BatchCounters {
   readonly #onRollback: (lost: number) => void;

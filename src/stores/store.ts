@@ -10,8 +10,6 @@ import type { ProcessCounter } from "./process-counter.ts";
 
 /** Where shared limiters keep their states: `casStore` and `memoryStore` make one. */
 export interface Store {
-  /** Whether the store runs the requests for a key in the order of the calls of `run`. Absent: false. */
-  readonly isOrdered?: boolean;
   /**
    * Returns the breaker that is shared by all limiters with keys that become unavailable together with
    * this one; absent, or undefined: each limiter has its own.

@@ -59,5 +59,5 @@ function choose(client: RedisClient): ClientAdapter {
 }
 
 function ownAdapter(client: ScriptRunner): ClientAdapter {
-  return { runner: client, isOrdered: false, connection: client as Connection };
+  return { runner: client, connection: client as Connection };
 }

@@ -46,13 +46,11 @@ export class RedisStore implements Store {
   readonly #policies: number;
   readonly #limitKeys: readonly string[];
   readonly #breakerOf: BreakerOf | undefined;
-  readonly isOrdered: boolean;
 
   /**
    * @param twins the Lua twins of the algorithms, one for each policy
    * @param limitKeys the keys in which operators keep limits
    * @param breakerOf returns the breaker of all limiters on the server of a key
-   * @param isOrdered whether the client keeps the order of commands
    */
   constructor(
     runner: ScriptRunner,
@@ -60,9 +58,7 @@ export class RedisStore implements Store {
     twins: readonly LuaTwin[],
     limitKeys: readonly string[] = [],
     breakerOf?: BreakerOf,
-    isOrdered = false,
   ) {
-    this.isOrdered = isOrdered;
     this.#breakerOf = breakerOf;
     this.#limitKeys = limitKeys;
     this.#runner = runner;

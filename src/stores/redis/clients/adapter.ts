@@ -4,12 +4,6 @@ import type { ScriptRunner } from "../script-runner.ts";
 
 export interface ClientAdapter {
   readonly runner: ScriptRunner;
-  /**
-   * Whether commands reach the server in the order in which they are passed to the client. A pool has
-   * several connections, a Cluster client may redirect one of several commands, and HTTP requests overtake
-   * each other.
-   */
-  readonly isOrdered: boolean;
   /** Returns the address of the server that has the key. Absent: there is one server. */
   readonly nodeOf?: ((key: string) => string) | undefined;
   /** Reports when the connection closes and opens. Absent: the client does not say. */

@@ -26,7 +26,6 @@ export function bunAdapter(client: BunRedisLike): ClientAdapter {
       client.send(command, [script, String(keys.length), ...keys, ...args]);
   return {
     runner: runByHash(sendWith("EVALSHA"), sendWith("EVAL")),
-    isOrdered: false,
     subscribe: has(client, "duplicate", "subscribe")
       ? subscriptionsOf(client as unknown as Duplicable)
       : undefined,

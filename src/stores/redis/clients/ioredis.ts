@@ -32,12 +32,11 @@ export function ioredisAdapter(client: IoredisLike): ClientAdapter {
     ? subscriptionsOf(client as unknown as Duplicable)
     : undefined;
   if (!("nodes" in client)) {
-    return { runner, isOrdered: true, connection: client as Connection, subscribe };
+    return { runner, connection: client as Connection, subscribe };
   }
   const redirections = new Redirections(client);
   return {
     runner: { runScript: (...call) => redirections.follow(() => runner.runScript(...call)) },
-    isOrdered: false,
     nodeOf: (key) => nodeOf(client as ClusterClient, key),
     subscribe,
   };

@@ -34,12 +34,11 @@ export function nodeRedisAdapter(client: NodeRedisLike): ClientAdapter {
     ? subscriptionsOf(client as unknown as Duplicable)
     : undefined;
   if (!("nodeClient" in client)) {
-    return { runner, isOrdered: false, connection: client as Connection, subscribe };
+    return { runner, connection: client as Connection, subscribe };
   }
   const redirections = new Redirections(client);
   return {
     runner: { runScript: (...call) => redirections.follow(() => runner.runScript(...call)) },
-    isOrdered: false,
     nodeOf: (key) => nodeOf(client as ClusterClient, key),
     subscribe,
   };

@@ -31,7 +31,6 @@ export function upstashAdapter(client: UpstashLike): ClientAdapter {
   );
   return {
     runner: { runScript: async (...call) => asText(await runner.runScript(...call)) },
-    isOrdered: false,
     subscribe: has(client, "subscribe")
       ? subscriptionsOf(client as unknown as Subscribing)
       : undefined,
