@@ -1,4 +1,5 @@
 /** The options of a gateway, and what is made of them before there are rules. */
+
 import { type Clock, gcra, systemClock } from "smooth-limiter";
 import { type RedisClient, RedisLimiter } from "smooth-limiter/redis";
 import { ACTOR_KINDS, type Actor, type ActorKind, type Actors, ownActor } from "./actors/actor.ts";
@@ -17,6 +18,7 @@ import {
   checkOptions,
   checkText,
 } from "./ground/check.ts";
+import { KeyBudget } from "./key-budget.ts";
 import type { RuleContext } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
 import { ALGORITHMS, checkAlgorithms, type RuleAlgorithms } from "./rules/algorithms.ts";
@@ -93,7 +95,10 @@ export interface GatewayOptions {
    * (`"throw"`).
    */
   readonly whenUnavailable?: "local" | "allow" | "throw" | undefined;
-  /** How many actors each rule may know at one time in this process. Default 1 000 000. */
+  /**
+   * How many actors all rules together may know at one time in this process. Default 1 000 000. A rule may have what
+   * the others leave, and always its equal part.
+   */
   readonly maxKeys?: number | undefined;
   /**
    * What happens to a new actor beyond `maxKeys`. `"evict"` (the default): the actor that has used least is
@@ -229,7 +234,8 @@ function limiterSettings(
   return {
     redis,
     onRedis: { prefix, hashTag, timeoutMs, whenUnavailable, instances },
-    inProcess: { maxKeys, whenFull, clock },
+    keys: new KeyBudget(maxKeys),
+    inProcess: { whenFull, clock },
     clock,
   };
 }

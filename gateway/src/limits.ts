@@ -13,6 +13,7 @@ import {
 import { type RedisClient, RedisLimiter, type RedisLimiterOptions } from "smooth-limiter/redis";
 import type { GuardedActor } from "./actors/guarded.ts";
 import { keyOfActor } from "./actors/key.ts";
+import type { KeyBudget } from "./key-budget.ts";
 import { ALGORITHMS, type RuleAlgorithm, type RuleAlgorithms } from "./rules/algorithms.ts";
 import { type Calendar, calendarOf } from "./rules/calendar.ts";
 import type { GuardedCost } from "./rules/cost.ts";
@@ -31,7 +32,8 @@ export interface RuleContext {
     "prefix" | "hashTag" | "timeoutMs" | "whenUnavailable" | "instances"
   >;
   /** Those of all limiters in this process. */
-  readonly inProcess: Pick<KeyedLimiterOptions, "maxKeys" | "whenFull" | "clock">;
+  readonly keys: KeyBudget;
+  readonly inProcess: Pick<KeyedLimiterOptions, "whenFull" | "clock">;
   readonly clock: Clock | undefined;
 }
 
@@ -121,9 +123,9 @@ export class Limits {
     const kin = before !== undefined && isKin(policies, before.policies) ? before : undefined;
     const { name, scope, limitKey, blockMs } = policies.rule;
     const create = (policy: Policy, suffix = "", keptAt?: string) => {
-      const { redis, onRedis, inProcess, clock } = context;
+      const { redis, onRedis, keys, inProcess, clock } = context;
       const named = `${name}${suffix}`;
-      if (scope === "local") return KeyedLimiter.create(policy, { ...inProcess, name: named });
+      if (scope === "local") return keys.create(policy, { ...inProcess, name: named });
       const options = { ...onRedis, clock, limitKey: keptAt };
       return RedisLimiter.create(redis as RedisClient, named, policy, options);
     };

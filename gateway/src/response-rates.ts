@@ -1,5 +1,5 @@
 /** Rules that limit the bytes per second of responses. */
-import { KeyedLimiter, RateLimiter, smoothBursty } from "smooth-limiter";
+import { type KeyedLimiter, RateLimiter, smoothBursty } from "smooth-limiter";
 import type { Report } from "./actors/guarded.ts";
 import { keyOfActor } from "./actors/key.ts";
 import type { ActorResolver } from "./actors/resolver.ts";
@@ -32,7 +32,7 @@ export class ActiveRate extends RuleInForce<RateRule> {
       was?.limiters.update(policy);
       // a response under way must not fail because there are too many actors
       const options = { ...context.inProcess, name, whenFull: "evict" } as const;
-      const limiters = was?.limiters ?? KeyedLimiter.create(policy, options);
+      const limiters = was?.limiters ?? context.keys.create(policy, options);
       return { bytesPerSecond, afterBytes, limiters };
     };
     this.own = open(rule, kin?.own);

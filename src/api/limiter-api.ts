@@ -289,7 +289,7 @@ export interface PolicyStatus {
   readonly allowed: boolean;
   /** The most permits that the policy lets through at once. */
   readonly limit: number;
-  /** How many permits it would let through now. */
+  /** How many permits it would let through now; with a pace or a bucket it may have a fraction. */
   readonly remaining: number;
   /** ms until `remaining` is `limit` again if no request comes. */
   readonly resetMs: number;
@@ -313,7 +313,7 @@ export interface Decision<Name extends string = string> {
   readonly waitMs: number;
   /** The most permits that the binding policy grants at once, above 0; `Infinity`: no limit. */
   readonly limit: number;
-  /** How many permits the binding policy could grant now, 0 or more. */
+  /** How many permits the binding policy could grant now, 0 or more; with a pace or a bucket it may have a fraction. */
   readonly remaining: number;
   /** When the binding policy is full again if no other caller comes, ms from now, 0 or more. */
   readonly resetMs: number;

@@ -15,7 +15,7 @@ import {
 } from "../api/options.ts";
 import { asMember } from "../api/participant.ts";
 import { type Because, Meter } from "../api/stats.ts";
-import { atLeastOne, checkNumber, checkOneOf, checkOptions } from "../ground/check.ts";
+import { atLeastOne, type Bound, checkNumber, checkOneOf, checkOptions } from "../ground/check.ts";
 import { refusals } from "../ground/diagnostics.ts";
 import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
@@ -33,11 +33,12 @@ import { RoundRobin } from "../stores/round-robin.ts";
 /** The options of `KeyedLimiter.create`. */
 export interface KeyedLimiterOptions extends LimiterOptions {
   /**
-   * How many keys may have a state at one time: 1 or more, default 1 000 000. It bounds the memory:
-   * a key takes about 120 bytes, its text included; under `slidingLog` it takes some 20 bytes more for
+   * How many keys may have a state at one time: 1 or more, default 1 000 000; or a function that returns the
+   * present number, called for each new key: if it falls, two keys go for each new one. It bounds the memory:
+   * a key takes about 130 bytes, its text included; under `slidingLog` it takes some 20 bytes more for
    * each remembered request.
    */
-  readonly maxKeys?: number | undefined;
+  readonly maxKeys?: number | (() => number) | undefined;
   /**
    * What happens to a new key when there are `maxKeys`, and none of the few keys that are then
    * checked has its full quota again. `"evict"` (the default): the checked key that has used least
@@ -49,6 +50,10 @@ export interface KeyedLimiterOptions extends LimiterOptions {
 
 const KEYED_OPTIONS = [...LIMITER_OPTIONS, "maxKeys", "whenFull"] as const;
 const MOST_KEYS = 1_000_000;
+const howMany: Bound = {
+  ...atLeastOne,
+  words: `${atLeastOne.words}, or a function that returns one`,
+};
 
 /** A key with a queue of its own. */
 interface Awake {
@@ -65,20 +70,20 @@ export class KeyTable {
   readonly #round = new RoundRobin(this.#awake);
   readonly #time: Timeline;
   readonly #options: QueueingOptions;
-  readonly #maxKeys: number;
+  readonly #maxKeys: () => number;
   #mayRebase = false;
 
   constructor(policies: Policies, options: KeyedLimiterOptions) {
     checkOptions("options", options, KEYED_OPTIONS);
     const { maxKeys = MOST_KEYS, whenFull = "evict", ...rest } = options;
     const { clock, ...checked } = checkLimiterOptions(rest);
-    checkNumber("maxKeys", maxKeys, atLeastOne);
+    if (typeof maxKeys !== "function") checkNumber("maxKeys", maxKeys, howMany);
     checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
     this.#options = { ...checked, order: orderIn(options) };
-    this.#maxKeys = maxKeys;
+    this.#maxKeys = typeof maxKeys === "function" ? maxKeys : () => maxKeys;
     const list = listPolicies(policies);
     reportUseless(list.names, list.list);
-    this.states = new KeyStates(list, maxKeys, whenFull, (key) => this.#awake.has(key));
+    this.states = new KeyStates(list, this.#maxKeys, whenFull, (key) => this.#awake.has(key));
     this.meter = new Meter({ limiter: checked.name }, list.names);
     this.#time = new Timeline(
       clock,
@@ -233,7 +238,7 @@ export class KeyTable {
   }
 
   #tooMany(): TooManyKeysError {
-    return new TooManyKeysError(this.#options.name, this.#maxKeys);
+    return new TooManyKeysError(this.#options.name, this.#maxKeys());
   }
 
   /** The key's queue, if it has one. Removes a queue that is idle. */

@@ -42,7 +42,7 @@ interface Older {
 }
 
 export class KeyStates {
-  readonly #maxKeys: number;
+  readonly #maxKeys: () => number;
   readonly #whenFull: "evict" | "refuse";
   /** Whether the state of that key is in use and must stay. */
   readonly #isInUse: (key: string) => boolean;
@@ -57,7 +57,7 @@ export class KeyStates {
 
   constructor(
     policies: PolicyList,
-    maxKeys: number,
+    maxKeys: () => number,
     whenFull: "evict" | "refuse",
     isInUse: (key: string) => boolean,
   ) {
@@ -127,7 +127,10 @@ export class KeyStates {
    */
   admit(key: string, state: unknown, used: number, now: number): boolean {
     for (let i = 0; i < LOOKS; i++) this.#look(now);
-    if (this.size >= this.#maxKeys && !this.#makeRoom(key, used, now)) return false;
+    const most = this.#maxKeys();
+    if (this.size >= most && !this.#makeRoom(most, key, used, now)) return false;
+    // `maxKeys` has fallen: two go for each new key
+    if (this.size >= most) this.#makeRoom(most, key, used, now);
     this.#states.set(key, state);
     this.#policyState.state = state;
     return true;
@@ -206,13 +209,13 @@ export class KeyStates {
   }
 
   /** @param used the usage of the new key */
-  #makeRoom(key: string, used: number, now: number): boolean {
+  #makeRoom(maxKeys: number, key: string, used: number, now: number): boolean {
     const most = Math.min(this.size, MOST_LOOKS[this.#whenFull]);
     let victim: UsedKey | undefined;
     const step = most <= SMALL ? most : LOOKS_FOR_ROOM;
     for (let looks = 0; looks < most; looks += step) {
-      this.#search(step, now);
-      if (this.size < this.#maxKeys) return true;
+      this.#search(maxKeys, step, now);
+      if (this.size < maxKeys) return true;
       if (this.#whenFull === "refuse") continue;
       victim = this.#leastUsed.first((known) => this.#usageOf(known, now));
       if (victim !== undefined && victim.used <= used) break;
@@ -223,8 +226,8 @@ export class KeyStates {
     return true;
   }
 
-  #search(looks: number, now: number): void {
-    for (let i = 0; i < looks && this.size >= this.#maxKeys; i++) {
+  #search(maxKeys: number, looks: number, now: number): void {
+    for (let i = 0; i < looks && this.size >= maxKeys; i++) {
       const [key, state] = this.#look(now) ?? [];
       if (key === undefined || this.#whenFull === "refuse") continue;
       this.#leastUsed.offer(key, this.#usageIn(state, now));

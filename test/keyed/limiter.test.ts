@@ -156,6 +156,21 @@ test("a full table refuses new keys, not known ones, until one key is full again
   assert.ok(late.tryAcquire());
 });
 
+test("maxKeys may be a function: as it falls, two keys go for each new one", () => {
+  let most = 10;
+  const keyed = KeyedLimiter.create(bursty(1), { clock: new FakeClock(), maxKeys: () => most });
+  const sizes = (keys: readonly number[]) =>
+    keys.map((key) => {
+      keyed.for(`${key}`).tryAcquire();
+      return keyed.size;
+    });
+  assert.is(sizes([...Array(12).keys()]).at(-1), 10);
+  most = 7;
+  assert.equal(sizes([20, 21, 22, 23, 24]), [9, 8, 7, 7, 7]);
+  most = 8;
+  assert.equal(sizes([30, 31]), [8, 8]);
+});
+
 test("evict: the key that is nearest to full is dropped, but never one with waiters", async () => {
   const clock = new FakeClock();
   const keyed = KeyedLimiter.create(bursty(1, 10), { clock, maxKeys: 3, whenFull: "evict" });
@@ -323,7 +338,10 @@ test("requests that can never pass are errors at once", async () => {
 });
 
 for (const [option, message] of [
-  [{ maxKeys: 0 }, /maxKeys must be a finite number, 1 or more, got 0/],
+  [
+    { maxKeys: 0 },
+    /maxKeys must be a finite number, 1 or more, or a function that returns one, got 0/,
+  ],
   [{ whenFull: "drop" }, /whenFull must be one of evict, refuse, got "drop"/],
   [{ maxKey: 5 }, /options has no "maxKey"/],
   [{ keyGenerator: 5 }, /options has no "keyGenerator": use for\(key\); expected/],
