@@ -54,7 +54,6 @@ export {
   type OtherAlgorithmsMessage,
   type RecoveredMessage,
   type RefusedMessage,
-  type RolledBackMessage,
   type UnavailableMessage,
   type WaitMessage,
 } from "./ground/diagnostics.ts";

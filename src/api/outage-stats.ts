@@ -19,11 +19,6 @@ export interface RemoteStats extends LimiterStats {
   /** How many permits this process granted without the store, during outages. */
   readonly grantedInOutages: number;
   /**
-   * How often the state in the store turned out to have gone back in time, after a failover for example.
-   * 0 for a concurrency limiter.
-   */
-  readonly rollbacks: number;
-  /**
    * With `instances: "auto"` and `whenUnavailable: "local"`: how many live processes share the limit, as
    * last counted; 1 before that.
    */
@@ -35,7 +30,6 @@ class RemoteCounts extends Counts {
   outages = 0;
   unavailableMs = 0;
   grantedInOutages = 0;
-  rollbacks = 0;
 }
 
 interface Outage {
@@ -118,13 +112,6 @@ export class OutageStats {
   /** Counts permits that were granted without the store. */
   granted(amount: Amount): void {
     this.counts.grantedInOutages += sizeOf(amount);
-  }
-
-  /** Counts a state that went back in time. @param limiter the name of the limiter, or of that of a key */
-  rolledBack(limiter: string, lost: number): void {
-    this.counts.rollbacks += 1;
-    const { rolledBack } = diagnostics;
-    if (rolledBack.hasSubscribers) rolledBack.publish({ limiter, lost });
   }
 
   /** Called when the state in the store has been used with other algorithms too. */

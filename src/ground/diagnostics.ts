@@ -87,16 +87,6 @@ export interface LimitIgnoredMessage extends DiagnosticsSource {
   readonly value: string;
 }
 
-/**
- * The state of a limiter in its store went back in time: it contains an earlier write than one that this
- * process has a reply to. The store failed over to a replica that lagged, or an old copy was restored.
- * Permits that were taken since then may be granted again.
- */
-export interface RolledBackMessage extends DiagnosticsSource {
-  /** How many batches of requests of this process are missing from the state, at most. */
-  readonly lost: number;
-}
-
 /** Other code uses the limiter's name with other algorithms: an old version during a deploy, or a mistake. */
 export interface OtherAlgorithmsMessage extends DiagnosticsSource {
   /** The algorithms of each other version: `"gcra"`, `"smooth + fixed-window"`. */
@@ -197,8 +187,6 @@ export const diagnostics = {
    * once for each such value that a limiter reads.
    */
   limitIgnored: /* @__PURE__ */ open<LimitIgnoredMessage>("limitIgnored"),
-  /** `smooth-limiter:rolledBack`: the state of a limiter in its store went back in time. */
-  rolledBack: /* @__PURE__ */ open<RolledBackMessage>("rolledBack"),
   /** `smooth-limiter:otherAlgorithms`: other code uses the name with other algorithms. Once for each limiter. */
   otherAlgorithms: /* @__PURE__ */ open<OtherAlgorithmsMessage>("otherAlgorithms"),
 } as const;

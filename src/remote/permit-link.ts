@@ -11,7 +11,7 @@ import {
   type StoreRequest,
 } from "../stores/store.ts";
 import type { SentBatch } from "./batcher.ts";
-import { inOrder, isGranted, NO, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
+import { inOrder, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
 import type { Parts } from "./remote-options.ts";
 import { StoreLink } from "./store-link.ts";
 import type { Strategy } from "./strategy.ts";
@@ -42,8 +42,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     this.#key = key;
     this.#parts = parts;
     this.#declared = writePolicies(parts.declared.list, parts.limitsKeptAt);
-    const { stats, name, callers } = parts;
-    this.#counters = new BatchCounters((lost) => stats.rolledBack(name, lost), callers);
+    this.#counters = new BatchCounters(parts.callers);
   }
 
   override now(): number {
@@ -92,18 +91,17 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   ): Promise<readonly (Answer | undefined)[]> {
     const now = this.#storeTime(sentAt);
     const batchId = counter?.next();
+    const release = () => {
+      if (counter !== undefined) this.#counters.release(counter);
+    };
     return this.#store.run(this.#key, this.#declared, requests, now, batchId, deadlineMs).then(
       (reply) => {
+        release();
         this.#noted(reply);
-        if (counter !== undefined && batchId !== undefined) {
-          const hasChanged = changesState(requests, reply.answers);
-          this.#counters.replied(counter, batchId, hasChanged, reply.remembered);
-          this.#counters.release(counter);
-        }
         return reply.answers;
       },
       (error: unknown) => {
-        if (counter !== undefined) this.#counters.release(counter);
+        release();
         if (error instanceof LostReplyError) return requests.flatMap(withoutReply);
         throw error;
       },
@@ -160,18 +158,6 @@ const ASKING: ReadonlySet<string> = new Set(["reserve", "decide", "peek", "defic
 
 function countOf(request: StoreRequest): number {
   return request.verb === "reserve" ? request.count : 1;
-}
-
-/** Returns whether the requests have changed the state, which then remembers their batch. */
-function changesState(requests: readonly StoreRequest[], answers: readonly Answer[]): boolean {
-  let at = 0;
-  return requests.some((request) => {
-    // if the first of several equal requests is refused, so are the others
-    const { wait } = answers[at] ?? NO;
-    at += countOf(request);
-    if (request.verb === "reserve") return isGranted({ wait });
-    return request.verb === "decide" ? wait === 0 : !ASKING.has(request.verb);
-  });
 }
 
 /** Returns the answers to a request if the store has run it but the reply is lost. */

@@ -117,7 +117,7 @@ export class FrameStore {
         const frame = frameOf(opened, i);
         const quotas = frame.quotas(open);
         const answer: Answer = { ...AT_ONCE, wait, slowest, quotas, receipts: receipts[i] ?? [] };
-        return { ...frame.head(batchIds[i]), fate, answer };
+        return { ...frame.head(), fate, answer };
       }),
     };
   }

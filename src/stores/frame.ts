@@ -203,22 +203,19 @@ export class Frame {
     if (this.hasRun(batchId)) throw new LostReplyError();
     const answers: Answer[] = [];
     for (const request of requests) this.#answer(request, answers);
-    return Object.assign(this.head(batchId), { answers });
+    return Object.assign(this.head(), { answers });
   }
 
-  /** Returns the first fields of the reply to this batch. */
-  head(batchId: BatchId | undefined): Omit<StoreReply, "answers"> {
+  /** Returns the first fields of the reply. */
+  head(): Omit<StoreReply, "answers"> {
     const notes = this.#notes;
     const others = this.#states.otherAlgorithms;
-    const remembered = this.#lastOf(batchId);
-    const isNext = remembered === undefined || remembered + 1 === batchId?.number;
     const head = { inForce: this.#inForce };
-    if (isNext && notes.length === 0 && others.length === 0) return head;
+    if (notes.length === 0 && others.length === 0) return head;
     return {
       ...head,
       ...(notes.length > 0 && { notes }),
       ...(others.length > 0 && { others }),
-      ...(!isNext && { remembered }),
     };
   }
 

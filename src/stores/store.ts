@@ -87,8 +87,6 @@ export interface CombinedReply {
     readonly fate: Fate;
     /** The state of this limiter, after the take if there was one. Receipts as for `reserve`. */
     readonly answer: Answer;
-    /** As in `StoreReply`. */
-    readonly remembered?: number;
   }[];
 }
 
@@ -137,11 +135,6 @@ export interface StoreReply {
   readonly others?: readonly string[];
   /** An answer for each request, in order; for `reserve` as many as its count. */
   readonly answers: readonly Answer[];
-  /**
-   * The number of the caller's last batch that the state remembered before this one. Absent: it is the
-   * number before that of this batch, or the state remembers no batch of this caller.
-   */
-  readonly remembered?: number;
 }
 
 /**

@@ -24,7 +24,7 @@ test.after(stop);
 
 const gone = new Error("gone");
 const none = { granted: 0, refused: 0, cancelled: 0, waiting: 0 };
-const calm = { failed: 0, outages: 0, unavailableMs: 0, grantedInOutages: 0, rollbacks: 0 };
+const calm = { failed: 0, outages: 0, unavailableMs: 0, grantedInOutages: 0 };
 
 /** A limiter whose store is unavailable while `store.away` is set; both clocks move together. */
 function make(

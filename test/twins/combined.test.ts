@@ -162,7 +162,7 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
   };
   const key = (member: number) => `${id}:${member}`;
   const numbers = (member: number, which: number) => String(limiters[member]?.declared[which]);
-  const counters = limiters.map(() => new BatchCounters(() => {}));
+  const counters = limiters.map(() => new BatchCounters());
   const grants: Grant[] = [];
   let now = 1_700_000_000_000_000 + id;
   let count = 0;

@@ -7,7 +7,6 @@ import { freshUrl } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { algorithms, readPolicies, writePolicies } from "../../src/algorithms/index.ts";
-import { slidingWindow, smoothBursty } from "../../src/index.ts";
 import { type BatchId, LostReplyError } from "../../src/stores/batch-id.ts";
 import { casStore } from "../../src/stores/cas-store.ts";
 import { FrameStore } from "../../src/stores/frame-store.ts";
@@ -625,42 +624,6 @@ twins("a state remembers the last 64 callers, and distinguishes them", async () 
   // caller 6 is the oldest of 64; the batches of caller 5 are forgotten, and run again
   assert.equal(lost, [70, 71, 76, 77, 79, 82]);
 });
-
-const replaced = [
-  smoothBursty({ permitsPerSecond: 5 }),
-  slidingWindow({ limit: 9, windowMs: 1000 }),
-];
-
-for (const declared of replaced.map((policy) => writePolicies([policy]))) {
-  twins(`a state that is replaced by an older copy: the same reply, "${declared}"`, async () => {
-    const store = hot.storeFor(declared);
-    const request: StoreRequest = { verb: "reserve", amount: 1, count: 1, longest: 9e9, late: 0 };
-    const batchId = (number: number, caller = "process0"): BatchId => ({ caller, number });
-    await redis.flushdb();
-    const [frame, older] = [new FrameStore(), new FrameStore()];
-    const both = (number: number) =>
-      [frame, older].map((each) =>
-        each.runBatch("", declared, [request], 1e15, [], batchId(number)),
-      );
-    const there = (number: number) => store.run("", declared, [request], 1e15, batchId(number));
-    both(1);
-    await there(1);
-    const copy = await redis.dumpBuffer(PREFIX);
-    frame.runBatch("", declared, [request], 1e15, [], batchId(2));
-    assert.is((await there(2)).remembered, undefined);
-    await redis.restore(PREFIX, 1e6, copy, "REPLACE");
-    const expected = older.runBatch("", declared, [request], 1e15, [], batchId(3));
-    assert.is(expected.remembered, 1);
-    assert.equal(await there(3), expected);
-    // with another caller
-    const other = batchId(9, "process1");
-    older.runBatch("", declared, [request], 1e15, [], other);
-    await store.run("", declared, [request], 1e15, other);
-    const later = older.runBatch("", declared, [request], 1e15, [], batchId(5));
-    assert.is(later.remembered, 3);
-    assert.equal(await there(5), later);
-  });
-}
 
 twins("several algorithms at once: the same replies, to the last bit", async () => {
   await holdsFor("mixed", historyOf(mixedCallers), 1);

@@ -19,18 +19,6 @@ export function encodeBatchId(batchId: BatchId | undefined): readonly [string, s
   return batchId === undefined ? ["", "0"] : [batchId.caller, String(batchId.number)];
 }
 
-/**
- * Decodes the start of a reply: the number of the caller's last batch that the state remembers, if it is not
- * the one before this batch.
- *
- * @returns the number, and the rest of the reply
- */
-export function decodeRemembered(text: string): readonly [remembered: number | undefined, string] {
-  if (!text.startsWith("~")) return [undefined, text];
-  const end = text.indexOf("~", 1);
-  return [Number(text.slice(1, end)), text.slice(end + 1)];
-}
-
 /** Decodes the numbers in force, other versions, and the notes about limits that are kept in keys. */
 export function decodeNotes(text: string): Pick<StoreReply, "inForce" | "others" | "notes"> {
   if (!/[!?]/.test(text)) return { inForce: text };

@@ -67,7 +67,7 @@ local function open()
     position = position + 2
     context = {
       read_as = read_as, last = last, key = key, first = first, base = base, now = now,
-      caller = caller, batch_number = own, others = others, ran = ran, paused_until = paused_until, changed = changed,
+      caller = caller, batch_number = own, others = others, paused_until = paused_until, changed = changed,
       in_force = in_force, settings = settings, closed = closed, notes = notes,
       written_under = written_under, count = count, algorithm = algorithm, policy = policy, state = state,
       parked = parked, elsewhere = elsewhere,
@@ -75,8 +75,7 @@ local function open()
     contexts[of_key] = context
   end
   key_at = key_at + 1 + limits
-  local remembered = context.ran
-  return context, own, remembered and remembered ~= own - 1 and "~" .. remembered .. "~" or ""
+  return context, own
 end
 
 -- finds when the part can be granted, and returns whether the combination can be granted with it
@@ -139,11 +138,11 @@ end
 local function combination(verb)
   local parts, seen, passes, is_twice = {}, {}, true, false
   while position <= last do
-    local context, own, gap = open()
+    local context, own = open()
     if not context then return "repeated" end
     local longest, late, optional = number(), number(), number() == 1
     local part = {
-      context = context, own = own, gap = gap, longest = longest, late = late, optional = optional, permits = amounts(),
+      context = context, own = own, longest = longest, late = late, optional = optional, permits = amounts(),
     }
     parts[#parts + 1] = part
     if not ask(part) then passes = false end
@@ -156,9 +155,9 @@ local function combination(verb)
   for _, part in ipairs(parts) do
     local context = part.context
     -- the state is written with the number of the combination that changed it last
-    if is_taken and part.passes then context.batch_number, context.ran = part.own, part.own end
+    if is_taken and part.passes then context.batch_number = part.own end
     enter(context)
-    replies[#replies + 1] = part.gap .. in_force .. elsewhere .. notes
+    replies[#replies + 1] = in_force .. elsewhere .. notes
     local reply = part.fate .. " " .. text(part.wait) .. " " .. standing(part.slowest, part.open)
     replies[#replies + 1] = reply .. (is_taken and part.receipts or "")
   end

@@ -15,13 +15,7 @@ import {
   LostReplyError,
 } from "../batch-id.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Fate, StateLocation } from "../store.ts";
-import {
-  decodeNotes,
-  decodeRemembered,
-  decodeStanding,
-  encodeBatchId,
-  REPEATED,
-} from "./answers.ts";
+import { decodeNotes, decodeStanding, encodeBatchId, REPEATED } from "./answers.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
 import type { LuaTwin } from "./lua-twin.ts";
 import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
@@ -130,9 +124,7 @@ export class RedisCombiningStore implements CombiningStore {
             request.reject(wrong());
             continue;
           }
-          const replied = (reply: CombinedReply) =>
-            numbers.replied(request, ids[i] as readonly BatchId[], reply);
-          settle(request, replies[i], replied, (error) => this.#refuse(request, error));
+          settle(request, replies[i], (error) => this.#refuse(request, error));
         }
         numbers.release();
       },
@@ -176,21 +168,6 @@ class CallNumbers {
     });
   }
 
-  /** Processes the reply to a combination with these ids. */
-  replied(
-    { verb, parts: asked }: Pending,
-    ids: readonly BatchId[],
-    { passes, parts }: CombinedReply,
-  ): void {
-    ids.forEach((id, i) => {
-      const taken = this.#taken.get(String(asked[i]?.place.key));
-      if (taken === undefined || ids.indexOf(id) < i) return;
-      const isTaken = passes && verb === "take";
-      const hasChanged = isTaken && parts.some(({ fate }, j) => fate === "passes" && ids[j] === id);
-      taken[0].replied(taken[1], id, hasChanged, parts[i]?.remembered);
-    });
-  }
-
   release(): void {
     for (const [counters, counter] of this.#taken.values()) counters.release(counter);
   }
@@ -217,7 +194,6 @@ function encodePart(
 function settle(
   { parts, resolve, reject }: Pending,
   reply: unknown,
-  replied: (reply: CombinedReply) => void,
   refuse: (error: Error) => void,
 ): void {
   const text = String(reply);
@@ -232,9 +208,7 @@ function settle(
     const replies = parts.map((_, i) =>
       decodePart(String(fields[2 * i]), String(fields[2 * i + 1])),
     );
-    const decoded = { passes: passes === "1", parts: replies };
-    replied(decoded);
-    resolve(decoded);
+    resolve({ passes: passes === "1", parts: replies });
   }
 }
 
@@ -244,7 +218,5 @@ function decodePart(head: string, text: string): CombinedReply["parts"][number] 
   const [standing = "", ...receipts] = text.slice(2).split(":");
   const answer = { ...decodeStanding(standing), receipts: receipts.map(Number) };
   const fate = FATES[text.charAt(0)] ?? "refused";
-  const [remembered, rest] = decodeRemembered(head);
-  const known = remembered === undefined ? {} : { remembered };
-  return { ...decodeNotes(rest), fate, answer, ...known };
+  return { ...decodeNotes(head), fate, answer };
 }

@@ -32,8 +32,7 @@
 --          the index in ARGV of the caller, 8 characters (empty: the caller detects repeated batches itself); the number of
 --          the batch follows, which is higher for each batch of a caller; 0 if there is no caller
 -- reply    "repeated": the batch was run before (a client resends a request without a reply), and nothing was changed;
---          or one string: if the last batch that the state remembers of this caller is not the one before this batch, "~", its
---          number and "~"; then, separated by tabs, the numbers in force (empty: the declared ones), followed by "?" and the
+--          or one string: separated by tabs, the numbers in force (empty: the declared ones), followed by "?" and the
 --          codes of the algorithms for each other version in the state, and a note for each policy with a limit in a key
 --          that is 0 or not valid: "!", the policy, and if the value is not 0 "=" and the value; then for each request
 --          numbers (%.17g, microseconds):
@@ -90,9 +89,8 @@ local algorithms = {}
 local position
 -- times are microseconds after base; no request is granted before paused_until
 local declared, base, now, paused_until, changed, in_force, settings
--- the caller and the number of the batch; the other callers in the state, with their numbers; the number of the caller's last
--- batch in the state, if any; the start of the reply if that is not the one before this batch
-local caller, batch_number, others, ran, gap
+-- the caller and the number of the batch; the other callers in the state, with their numbers
+local caller, batch_number, others
 -- the policies with a limit of 0 now, if any; the notes about limits kept in keys; the numbers of the last write
 local closed, notes, written_under
 local count, algorithm, policy, state
@@ -246,7 +244,7 @@ end
 --> load
 
 declared, position, others = ARGV[first], first + 2, ""
-caller, batch_number, ran, gap = ARGV[batch_id_at], ARGV[batch_id_at + 1] + 0, nil, nil
+caller, batch_number = ARGV[batch_id_at], ARGV[batch_id_at + 1] + 0
 local clock, saved = last > first + 1 and tonumber(ARGV[first + 1]), redis.call("GET", key)
 if not clock then
   time = time or redis.call("TIME")
@@ -260,24 +258,20 @@ parked, elsewhere = nil, ""
 if saved then
   if #saved < HEAD_BYTES + CALLER_BYTES then error("the key " .. key .. FOREIGN, 0) end
   -- no state is shorter than the head and one caller
-  local units, written, length, callers, last_caller, from
-  units, written, length, callers, last_caller, ran, from = struct.unpack("<I4I4I2Bc8I4", saved)
+  local units, written, length, callers, last_caller, ran, from = struct.unpack("<I4I4I2Bc8I4", saved)
 --> callers
   if callers == 1 and last_caller == caller then
     if batch_number <= ran then return "repeated" end
-    if ran ~= batch_number - 1 then gap = "~" .. ran .. "~" end
   else
     from = HEAD_BYTES + 1
     local stop = from + callers * CALLER_BYTES
     local own = caller ~= "" and string.find(saved, caller, from, true)
     while own and (own - from) % CALLER_BYTES ~= 0 do own = string.find(saved, caller, own + 1, true) end
     if own and own < stop then
-      ran = struct.unpack("<I4", saved, own + 8)
-      if batch_number <= ran then return "repeated" end
-      if ran ~= batch_number - 1 then gap = "~" .. ran .. "~" end
+      if batch_number <= struct.unpack("<I4", saved, own + 8) then return "repeated" end
       others = string.sub(saved, from, own - 1) .. string.sub(saved, own + CALLER_BYTES, stop - 1)
     else
-      others, ran = string.sub(saved, from, stop - 1), nil
+      others = string.sub(saved, from, stop - 1)
     end
     from = stop
   end
@@ -518,4 +512,4 @@ end
 
 --> reply
 
-return (gap or "") .. (in_force == declared and "" or in_force) .. elsewhere .. notes .. "\t" .. table.concat(replies, "\t")
+return (in_force == declared and "" or in_force) .. elsewhere .. notes .. "\t" .. table.concat(replies, "\t")

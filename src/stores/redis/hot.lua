@@ -66,7 +66,7 @@ if saved and #saved >= #declared + HEAD_BYTES + 16 then
   local undisturbed = #saved == fields + 15 and now >= written and now < REBASE and length == #declared
     and caller ~= "" and callers < MOST_CALLERS and string.find(saved, declared, text_at, true) == text_at
   if undisturbed then
-    local others, gap = "", nil
+    local others = ""
 --> callers
     local STATE = unpack("<dd", saved, fields)
     -- not before base: frame.lua compares it with paused_until, which is 0
@@ -86,7 +86,6 @@ if saved and #saved >= #declared + HEAD_BYTES + 16 then
       call("SET", key, value, "PX", string.format("%d", life))
     end
     if answers then answer = table.concat(answers, " ") end
-    if gap then answer = gap .. answer end
     do return answer end
   end
 end

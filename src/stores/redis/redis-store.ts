@@ -15,14 +15,7 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "../store.ts";
-import {
-  decodeNotes,
-  decodeNumber,
-  decodeRemembered,
-  decodeStanding,
-  encodeBatchId,
-  REPEATED,
-} from "./answers.ts";
+import { decodeNotes, decodeNumber, decodeStanding, encodeBatchId, REPEATED } from "./answers.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
 import type { BreakerOf } from "./connection.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
@@ -182,7 +175,7 @@ function decodeReply(
   reply: unknown,
 ): StoreReply {
   if (reply === REPEATED) throw new LostReplyError();
-  const [remembered, all] = decodeRemembered(typeof reply === "string" ? reply : "");
+  const all = typeof reply === "string" ? reply : "";
   const end = all.indexOf("\t");
   const answers: Answer[] = [];
   const decoded: Writable<StoreReply> = { inForce: declared, answers };
@@ -191,7 +184,6 @@ function decodeReply(
   ) {
     throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
   }
-  if (remembered !== undefined) decoded.remembered = remembered;
   return decoded;
 }
 
