@@ -44,7 +44,7 @@ export class RemoteLimiter
     const { name } = options;
     const stats = options.outageStats ?? new OutageStats(name, counterOf(options, store, key));
     this.#parts = {
-      ...{ ...options, declared, stats },
+      ...{ ...options, owner: this, declared, stats },
       policyState: openPolicyState(declared, 0, 0),
       line: new WaitLine(options.clock, options.epoch !== undefined),
       inForce: new InForce(name, declared),

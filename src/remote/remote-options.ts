@@ -125,6 +125,8 @@ export interface RemoteOptions extends Pick<SharedOptions, "order"> {
 
 /** What all parts of one limiter share. */
 export interface Parts extends RemoteOptions {
+  /** The limiter of a key lives as long as one of its calls is under way: two at once would number the same batches. */
+  readonly owner: object;
   readonly declared: PolicyList;
   /** The policies' names and bounds; the state itself is in the store. */
   readonly policyState: PolicyState;

@@ -1,10 +1,14 @@
 /** The connection broke after the store had run a batch, and the client sent the batch again. */
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
 import { smoothBursty } from "../../src/index.ts";
 import { StoreUnavailableError } from "../../src/redis/index.ts";
 import type { RemoteOptions } from "../../src/remote/remote-options.ts";
+import { type Store, StoreLimiter } from "../../src/store.ts";
 import { LostReplyError } from "../../src/stores/batch-id.ts";
+import { memoryStore } from "../../src/testing/index.ts";
 import { onHand } from "../support/limiter/remote.ts";
 import { failure, turn, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
@@ -143,3 +147,36 @@ lost("a late reply: a change is made, and a request for permits is not granted",
 });
 
 lost.run();
+
+const keyed = suite("limiters of keys, under way");
+
+keyed(
+  "the limiter of a key lives as long as its call is under way, so that none is made beside it",
+  async () => {
+    setFlagsFromString("--expose-gc");
+    const gc = runInNewContext("gc") as () => void;
+    const base = memoryStore();
+    let reply = () => {};
+    const store: Store = {
+      run: async (key, declared, requests, now, batchId) => {
+        await new Promise<void>((resolve) => {
+          reply = resolve;
+        });
+        return base.run(key, declared, requests, now, batchId);
+      },
+    };
+    const policy = smoothBursty({ permitsPerSecond: 10 });
+    const limiter = StoreLimiter.create(store, "name", policy, { timeoutMs: 60_000 });
+    const call = limiter.for("key").tryAcquire();
+    const seen = new WeakRef(limiter.for("key"));
+    for (let round = 0; round < 10; round++) {
+      await turn();
+      gc();
+    }
+    assert.is.not(seen.deref(), undefined);
+    reply();
+    assert.ok(await call);
+  },
+);
+
+keyed.run();
