@@ -100,6 +100,15 @@ export class Line<S extends Supply = Supply> {
     return this.#moveUp(after);
   }
 
+  /** Puts a waiter into the place of another one. */
+  replace(waiter: Waiter, heir: Waiter): void {
+    this.count(waiter, -1);
+    this.discard();
+    this.#places.insert(heir, waiter);
+    this.#places.remove(waiter);
+    this.count(heir, 1);
+  }
+
   /** Discards the copy: the waiters have new instants. */
   discard(): void {
     this.#promised = undefined;

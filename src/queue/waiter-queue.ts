@@ -42,12 +42,9 @@ export class WaiterQueue<S extends Supply = Supply> {
   readonly #time: Timeline;
   readonly #line: Line<S>;
   readonly #late = new LateCredit();
-  readonly #signals = new AbortGroups<Waiter>((waiter, reason) => {
-    // read before the removal: the waiter's instants are valid only while it is in the line
-    const now = this.now();
-    this.remove(waiter);
-    waiter.abort(reason, now);
-  });
+  protected readonly signals = new AbortGroups<Waiter>((waiter, reason) =>
+    this.aborted(waiter, reason),
+  );
 
   /** The instant of the last grant, and the end of a pause: see `#from`. */
   #floor = 0;
@@ -111,6 +108,21 @@ export class WaiterQueue<S extends Supply = Supply> {
   get isIdle(): boolean {
     this.catchUp();
     return this.#isEmpty && this.#time.last >= Math.max(this.#pausedUntil, this.#late.until);
+  }
+
+  /** When the last waiter is released; 0: there is none. */
+  get end(): number {
+    return this.#isEmpty ? 0 : this.#line.replay(this.#from).at;
+  }
+
+  /** Until when a pause lasts. */
+  get heldUntil(): number {
+    return this.#pausedUntil;
+  }
+
+  /** How late the timer was for the callers that call again now. */
+  get lateBy(): number {
+    return this.#late.at(this.now());
   }
 
   /** The supply after all waiters; read-only. */
@@ -190,7 +202,7 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   add(waiter: Waiter): void {
     this.#line.append(waiter, this.#from);
-    for (const signal of waiter.signals) this.#signals.add(signal, waiter);
+    for (const signal of waiter.signals) this.signals.add(signal, waiter);
     // on a fair limiter it may be the head
     const isFirst = waiter.turn !== undefined || waiter === this.#line.urgent;
     if (this.#timer === undefined || isFirst) this.#arm();
@@ -198,14 +210,22 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** Called when a caller starts to await a reservation: it needs the timer now, and follows every change. */
   attend(reservation: Waiter): void {
-    if (this.#line.release(reservation)) this.#outdate();
+    if (this.#line.release(reservation)) this.outdate();
     if (this.#timer === undefined) this.#arm();
   }
 
   /** Adds a signal that cancels the waiter. */
   heed(waiter: Waiter, signal: AbortSignal): void {
     waiter.signals = [...waiter.signals, signal];
-    this.#signals.add(signal, waiter);
+    this.signals.add(signal, waiter);
+  }
+
+  /** Called when a signal of the waiter was aborted. */
+  protected aborted(waiter: Waiter, reason: unknown): void {
+    // read before the removal: the waiter's instants are valid only while it is in the line
+    const now = this.now();
+    this.remove(waiter);
+    waiter.abort(reason, now);
   }
 
   /** Removes a waiter from the line; the waiters behind it move up. */
@@ -214,8 +234,25 @@ export class WaiterQueue<S extends Supply = Supply> {
     // it blocked the waiters behind it until now, or until its own instant if our timer is late
     if (waiter === this.#line.head) this.#floor = Math.min(now, this.#instantOf(waiter));
     this.#line.discard();
-    if (this.#leave(waiter)) this.#outdate();
+    if (this.#leave(waiter)) this.outdate();
     this.#settleSoon();
+  }
+
+  /** Puts a waiter into the place of another one, which leaves. */
+  protected replace(waiter: Waiter, heir: Waiter): void {
+    for (const signal of waiter.signals) this.signals.delete(signal, waiter);
+    this.#line.replace(waiter, heir);
+    for (const signal of heir.signals) this.signals.add(signal, heir);
+    this.outdate();
+  }
+
+  /** Removes all waiters. @returns them in order */
+  protected drain(): readonly Waiter[] {
+    const waiters = [...this.#line.waiters()];
+    for (const waiter of waiters) this.#leave(waiter);
+    this.#line.discard();
+    this.#arm();
+    return waiters;
   }
 
   /**
@@ -247,7 +284,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** Changes the amount of a waiter that is still in the line. */
   resettle(waiter: Waiter, amount: Amount): void {
     this.#line.resize(waiter, amount);
-    this.#outdate();
+    this.outdate();
     this.#retime();
   }
 
@@ -328,12 +365,12 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** @param at when it is released; absent: it is not @returns whether a change has moved up */
   #leave(waiter: Waiter, at?: number): boolean {
-    for (const signal of waiter.signals) this.#signals.delete(signal, waiter);
+    for (const signal of waiter.signals) this.signals.delete(signal, waiter);
     return this.#line.remove(waiter, at);
   }
 
   /** Called when the waiters need new instants, none of them before the present; `#retime` computes them. */
-  #outdate(): void {
+  outdate(): void {
     this.#floor = Math.max(this.#floor, this.#time.last);
     this.#line.discard();
     this.#stale = true;

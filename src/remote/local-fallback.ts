@@ -97,13 +97,13 @@ export class LocalFallback implements Here {
     }
     const mayWait = this.#host.hasRoom(amount) && !queue.overflows(now, amount);
     if (!mayWait || queue.instant(now, amount) > now + left) {
-      visitor.refuse(() => this.#full(amount));
+      visitor.decline(() => this.#full(amount));
       return;
     }
     const waiter = new VisitorWaiter(now, visitor, (isLetIn) => {
       this.#visitors.delete(visitor);
       visitor.leaveHere = undefined;
-      if (!isLetIn) visitor.refuse(() => this.#full(amount));
+      if (!isLetIn) visitor.decline(() => this.#full(amount));
       else if (visitor.isAwaited) this.#letIn(visitor);
     });
     this.#visitors.add(visitor);

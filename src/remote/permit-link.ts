@@ -59,7 +59,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     sentAt: number,
     deadlineMs: number,
   ): Promise<readonly (Answer | undefined)[]> {
-    const packed = pack(requests, this.#parts.line.lateBy());
+    const packed = pack(requests, this.#parts.line.lateBy);
     this.#parts.line.asking();
     return this.#run(packed, sentAt, deadlineMs, this.#counters.take());
   }
@@ -117,8 +117,8 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
 
   /** Converts an instant of the limiter's clock to the time that is sent to the store. */
   #storeTime(instant: number): number | undefined {
-    const { epoch } = this.#parts;
-    return epoch === undefined ? undefined : instant + epoch;
+    const { sendsTime, line } = this.#parts;
+    return sendsTime ? instant + line.epoch : undefined;
   }
 
   /** The location of the state, for requests to several limiters at once. */
@@ -129,7 +129,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   /** This limiter's part of a request to several limiters. */
   combinedPart(): Pick<CombinedPart, "declared" | "now" | "late" | "counters"> {
     const now = this.#storeTime(this.now());
-    const late = this.#parts.line.lateBy();
+    const late = this.#parts.line.lateBy;
     return { declared: this.#declared, now, late, counters: this.#counters };
   }
 

@@ -17,7 +17,7 @@ export interface PermitRequest extends PendingRequest<Answer> {
    */
   toStore(late: number, last: StoreRequest | undefined): StoreRequest;
   /** Returns the amount that the store has taken, by its answer; 0: nothing. */
-  taken(answer: Answer): Amount;
+  takenBy(answer: Answer): Amount;
   /** Whether it may be sent again if it is unknown whether the store has run it; absent: it may. */
   readonly isRepeatable?: boolean;
   /** Set if the request returns permits: the latest instant that was promised with them. */
@@ -44,7 +44,7 @@ export interface Visitor extends PermitRequest {
    * the microseconds until then.
    */
   granted(wait: number): void;
-  refuse(full: () => Error): void;
+  decline(full: () => Error): void;
   never(excess: PermitsExceedCapacityError): void;
   /** Set while it waits here; gives up its place. */
   leaveHere: (() => void) | undefined;
@@ -107,7 +107,7 @@ export class StoreCall<T> implements PermitRequest {
     });
   }
 
-  taken({ wait }: Answer): Amount {
+  takenBy({ wait }: Answer): Amount {
     return wait === 0 ? (this.#options.takes ?? 0) : 0;
   }
 

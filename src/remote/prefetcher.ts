@@ -248,7 +248,7 @@ export class Prefetcher implements PermitSource {
       // a chunk that was sent may have been granted already: a second request would grant it twice
       isRepeatable: false,
       toStore: (_late, last) => reserving(amount, longest, 0, last),
-      taken: (answer) => (isGranted(answer) ? amount : 0),
+      takenBy: (answer) => (isGranted(answer) ? amount : 0),
       answer: (answer, sentAt) => this.#arrive(refill, permits, answer, sentAt),
       returnToStore: (answer) => {
         const chunk: Chunk = { due: 0, answer, size: permits, left: 0 };
@@ -308,7 +308,7 @@ export class Prefetcher implements PermitSource {
       this.#forgetExit?.();
       this.#forgetExit = undefined;
     } else if (this.#expiry === undefined) {
-      this.#expiry = this.#parts.clock.wakeAt((head.due + this.#maxAge) / 1000, this.#expire);
+      this.#expiry = this.#parts.line.wakeAt(head.due + this.#maxAge, this.#expire);
       this.#expiry.unref?.();
       this.#forgetExit ??= atExit(() => this.release());
     }

@@ -26,10 +26,10 @@ import { listPolicies, type Policies, type PolicyList, renumber } from "../store
 import type { Answer, Store, StoreRequest } from "../stores/store.ts";
 import { remoteMember } from "./combined-call.ts";
 import { FairCalls } from "./fair/fair-calls.ts";
+import { GrantQueue } from "./grant-queue.ts";
 import { InForce } from "./in-force.ts";
 import { counterOf, type Parts, type RemoteOptions, refuseStrict } from "./remote-options.ts";
 import { RemoteQueue } from "./remote-queue.ts";
-import { WaitLine } from "./wait-line.ts";
 
 export class RemoteLimiter
   implements Face, Counted, BacklogLimiter, SharedLimiter, AsyncDisposable
@@ -46,7 +46,7 @@ export class RemoteLimiter
     this.#parts = {
       ...{ ...options, owner: this, declared, stats },
       policyState: openPolicyState(declared, 0, 0),
-      line: new WaitLine(options.clock, options.epoch !== undefined),
+      line: new GrantQueue(options.clock, options.sendsTime),
       inForce: new InForce(name, declared),
       meter: stats.meter(declared.names, options.key),
     };
@@ -103,7 +103,7 @@ export class RemoteLimiter
   async pause(ms: number): Promise<void> {
     const micros = Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000);
     this.#queue.checkOpen();
-    this.#parts.line.holdUntil(this.#parts.line.now() + micros);
+    this.#parts.line.pause(micros);
     await this.#queue.pause(micros);
   }
 

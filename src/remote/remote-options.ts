@@ -14,14 +14,14 @@ import {
   checkText,
   show,
 } from "../ground/check.ts";
-import { type Clock, checkClock, systemClock, toMicros } from "../ground/clock.ts";
+import { type Clock, checkClock, systemClock } from "../ground/clock.ts";
 import type { CallerRecord } from "../stores/batch-id.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
 import type { ProcessCounter } from "../stores/process-counter.ts";
+import type { GrantQueue } from "./grant-queue.ts";
 import type { InForce } from "./in-force.ts";
 import type { RefillOptions as Prefetch } from "./refill-size.ts";
-import type { WaitLine } from "./wait-line.ts";
 
 export interface SharedOptions {
   /**
@@ -108,11 +108,8 @@ export interface RemoteOptions extends Pick<SharedOptions, "order"> {
   readonly whenUnavailable: "throw" | "wait" | "allow" | "local";
   readonly instances?: Instances;
   readonly clock: Clock;
-  /**
-   * Set if the store uses the limiter's clock, too: every batch then carries the time. The clock's time
-   * plus this is Unix time, microseconds. Undefined: the store uses its own clock.
-   */
-  readonly epoch: number | undefined;
+  /** Whether the store uses the limiter's clock, too: every batch then carries the time. */
+  readonly sendsTime: boolean;
   /** For each policy: the number of the store's key that holds its limit; undefined: no key does. */
   readonly limitsKeptAt?: readonly (number | undefined)[];
   readonly prefetch?: Prefetch | undefined;
@@ -130,7 +127,7 @@ export interface Parts extends RemoteOptions {
   readonly declared: PolicyList;
   /** The policies' names and bounds; the state itself is in the store. */
   readonly policyState: PolicyState;
-  readonly line: WaitLine;
+  readonly line: GrantQueue;
   readonly inForce: InForce;
   readonly meter: Meter;
   readonly stats: OutageStats;
@@ -159,7 +156,7 @@ export function checkShared(
       timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
       ...unavailable,
       clock: clock === undefined ? systemClock : checkClock(clock),
-      epoch: clock && toMicros(clock.epochMs ?? 0),
+      sendsTime: clock !== undefined,
       limitsKeptAt: limits.keptAt,
       order: options.order,
       prefetch: checkPrefetch(options.prefetch),

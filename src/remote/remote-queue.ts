@@ -20,11 +20,11 @@ import {
   refuseShares,
   shareIn,
 } from "../api/options.ts";
-import { AbortGroups } from "../ground/abort-groups.ts";
 import { LimiterClosedError, QueueFullError } from "../ground/errors.ts";
 import { LinkedList } from "../ground/linked-list.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { correct } from "../queue/reservation.ts";
+import type { LineEntry } from "../queue/waiter.ts";
 import type { Answer, Store } from "../stores/store.ts";
 import type { HereHost } from "./local-fallback.ts";
 import { PermitLink, type PermitSource } from "./permit-link.ts";
@@ -54,8 +54,8 @@ export class RemoteQueue implements WaiterHost, HereHost {
   readonly link: PermitLink;
   readonly prefetcher: Prefetcher | undefined;
   readonly #source: PermitSource;
-  readonly #waiters = new LinkedList<RemoteWaiter>();
-  readonly #signals = new AbortGroups<RemoteWaiter>((waiter, reason) => waiter.leave(reason));
+  /** The waiters without an answer, and reservations that are awaited. */
+  readonly #waiters = new LinkedList<LineEntry>();
   /** Reservations for the count of `maxWaiting`: each counts only as long as it is pending. */
   readonly #reserved = new Set<ReservedInStore>();
   #closing: Promise<void> | undefined;
@@ -66,6 +66,10 @@ export class RemoteQueue implements WaiterHost, HereHost {
     this.link = new PermitLink(store, key, parts, this.strategy);
     this.prefetcher = parts.prefetch && new Prefetcher(parts, this.link, parts.prefetch);
     this.#source = this.prefetcher ?? this.link;
+    parts.line.open(({ amount, answer, instant }) => {
+      // no caller waits for this request: if it fails, the permits are lost
+      this.returnToStore(amount, answer, instant).catch(() => {});
+    });
   }
 
   acquire(permits: Permits, options: WaitOptions | undefined): Promise<number> {
@@ -239,11 +243,13 @@ export class RemoteQueue implements WaiterHost, HereHost {
    * Otherwise all callers with an instant inside a pause would go at once when it ends.
    */
   #retime(): void {
-    // the line holds nothing but callers
-    const callers = this.parts.line.clear() as readonly Caller[];
-    for (const caller of callers) caller.returnPromised();
+    // the queue holds nothing but callers
+    const callers = this.parts.line.empty() as readonly Caller[];
     this.prefetcher?.release();
-    for (const caller of callers) if (!caller.gone) this.send(caller);
+    for (const caller of callers) {
+      caller.again();
+      this.send(caller);
+    }
   }
 
   get isClosed(): boolean {
@@ -263,12 +269,14 @@ export class RemoteQueue implements WaiterHost, HereHost {
   async #close(error: Error): Promise<void> {
     // a waiter that leaves would let those behind it have prefetched permits
     this.prefetcher?.stop();
-    for (const waiter of this.#waiters.toArray()) {
+    const { line } = this.parts;
+    line.clear(error);
+    for (const waiter of this.#waiters.toArray() as RemoteWaiter[]) {
       // permits that return from one may let another go
-      if (this.#waiters.has(waiter)) waiter.leave(error);
+      if (this.#waiters.has(waiter)) waiter.abort(error, line.now());
     }
     this.prefetcher?.release();
-    // the line redistributes its instants first, and returns the permits that are left over
+    // the queue returns the permits that are left over first
     await Promise.resolve();
     await this.link.close(error);
     const { outageStats, stats } = this.parts;
@@ -278,15 +286,15 @@ export class RemoteQueue implements WaiterHost, HereHost {
 
   // -- for the waiters and the fallback --
 
-  track(waiter: RemoteWaiter, signal: AbortSignal | undefined): void {
+  track(waiter: RemoteWaiter, signals: Iterable<AbortSignal>): void {
     // a reservation may be awaited several times, each with a signal
     if (!this.#waiters.has(waiter)) this.#waiters.add(waiter);
-    if (signal !== undefined) this.#signals.add(signal, waiter);
+    this.parts.line.heedBeside(waiter, signals);
   }
 
-  untrack(waiter: RemoteWaiter, signal: AbortSignal | undefined): void {
+  untrack(waiter: RemoteWaiter, signals: Iterable<AbortSignal>): void {
     this.#waiters.remove(waiter);
-    if (signal !== undefined) this.#signals.delete(signal, waiter);
+    this.parts.line.ignore(waiter, signals);
   }
 
   reserved(reservation: ReservedInStore): void {

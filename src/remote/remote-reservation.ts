@@ -4,6 +4,7 @@ import { atLeastZero } from "../ground/check.ts";
 import { type Timer, toMillis } from "../ground/clock.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import { type Amount, combine, type Permits, sameAmount } from "../ground/permits.ts";
+import type { Grant } from "./grants.ts";
 import { RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
 
 /**
@@ -20,13 +21,15 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   readonly #resolve: (outcome: RemoteReservation | PromiseLike<never>) => void;
   /** The permits charged for it: the estimate, the amount given to `settle`, or 0 once returned. */
   #taken: Amount;
+  /** Of the store. */
+  #grant: Grant | undefined;
   /** From when its permits can be used; Infinity: they are not granted yet. */
   #instant = Infinity;
-  /** The promise behind `ready()`; the `#signals` below can end it. */
+  /** The promise behind `ready()`; the signals below can end it. */
   #ready: Promise<void> | undefined;
   #rejectReady: ((reason: unknown) => void) | undefined;
   #alarm: Timer | undefined;
-  readonly #signals = new Set<AbortSignal>();
+  readonly #awaitedUnder = new Set<AbortSignal>();
 
   constructor(
     host: WaiterHost,
@@ -41,18 +44,19 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
 
   // -- requested --
 
-  override granted(wait: number): void {
+  override granted(wait: number, grant?: Grant): void {
     const { line, meter } = this.host.parts;
-    this.#instant = this.promised?.instant ?? line.now() + wait;
+    this.#grant = grant;
+    this.#instant = grant?.instant ?? line.now() + wait;
     this.waitMs = toMillis(wait);
     this.untrack();
     // the fallback counts those that wait in it
-    if (this.promised !== undefined) this.host.reserved(this);
+    if (grant !== undefined) this.host.reserved(this);
     meter.granted(this.amount, wait);
     this.#resolve(this);
   }
 
-  override refuse(full: () => Error): void {
+  override decline(full: () => Error): void {
     this.untrack();
     this.host.parts.meter.refused(this.amount, "queue-full");
     this.reject(full());
@@ -62,7 +66,8 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
     this.#resolve(Promise.reject(reason));
   }
 
-  override leave(reason: unknown): void {
+  /** Cancels the request or gives back its permits: the signal was aborted, or the limiter closed. */
+  override abort(reason: unknown): void {
     const taken = this.#taken;
     if (this.#instant < Infinity) {
       // no caller waits for this request: if it fails, the permits are lost
@@ -72,6 +77,9 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
       this.fail(reason);
     }
   }
+
+  /** Does nothing: it waits beside the queue, by a timer of its own. */
+  override release(): void {}
 
   // -- promised --
 
@@ -87,14 +95,14 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   async ready(options?: WaitOptions): Promise<number> {
     const signal = checkSignalOptions(options);
     if (signal?.aborted) {
-      this.leave(signal.reason);
+      this.abort(signal.reason);
       throw signal.reason;
     }
     if (this.gone) throw new ReservationCancelledError(this.waitMs);
     if (this.#isDue) return this.waitMs;
     this.host.checkOpen();
-    this.host.track(this, signal);
-    if (signal !== undefined) this.#signals.add(signal);
+    if (signal !== undefined) this.#awaitedUnder.add(signal);
+    this.host.track(this, this.#awaitedUnder);
     this.#ready ??= new Promise((resolve, reject) => {
       this.#rejectReady = reject;
       this.#alarm = this.host.parts.line.alarm(this.#instant, () => {
@@ -151,16 +159,15 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   }
 
   #stopWaiting(): void {
-    this.untrack();
-    for (const signal of this.#signals) this.host.untrack(this, signal);
-    this.#signals.clear();
+    this.host.untrack(this, this.#awaitedUnder);
+    this.#awaitedUnder.clear();
   }
 
   async #return(taken: Amount): Promise<void> {
     // the grant's receipts, and the place in the fallback, fit only the granted amount
     const isWhole = sameAmount(taken, this.amount);
     if (isWhole && this.leaveHere !== undefined) this.leaveHere();
-    else if (isWhole && this.promised) await this.host.returnToStore(taken, this.promised.answer);
+    else if (isWhole && this.#grant) await this.host.returnToStore(taken, this.#grant.answer);
     else await this.host.change("refund", taken);
   }
 }

@@ -9,12 +9,15 @@
  * While the store is away the fallback in this process may answer instead. A caller that still waits there
  * when the store is back is sent again.
  */
-import { LONGEST_TIMEOUT_MS, type Timer, toMillis } from "../ground/clock.ts";
+import type { Turn } from "../fair/turn.ts";
+import { LONGEST_TIMEOUT_MS, toMillis } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import type { PermitsExceedCapacityError } from "../ground/errors.ts";
-import type { Linked } from "../ground/linked-list.ts";
-import { type Amount, type Permits, sameAmount, sizeOf } from "../ground/permits.ts";
+import type { Amount, Permits } from "../ground/permits.ts";
+import { Waiter } from "../queue/waiter.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
+import type { PromisedCaller } from "./grant-queue.ts";
+import type { Grant } from "./grants.ts";
 import {
   type ChangeVerb,
   type Here,
@@ -23,7 +26,6 @@ import {
   type Visitor,
 } from "./permit-request.ts";
 import type { Parts } from "./remote-options.ts";
-import type { PromisedPermits, Sleeper } from "./wait-line.ts";
 
 /** The part of the queue that its waiters use. */
 export interface WaiterHost {
@@ -32,8 +34,8 @@ export interface WaiterHost {
   hasRoom(amount: Amount): boolean;
   full(amount: Amount): Error;
   /** Lets `close()` and the signal end the waiter, until `untrack`. */
-  track(waiter: RemoteWaiter, signal: AbortSignal | undefined): void;
-  untrack(waiter: RemoteWaiter, signal: AbortSignal | undefined): void;
+  track(waiter: RemoteWaiter, signals: Iterable<AbortSignal>): void;
+  untrack(waiter: RemoteWaiter, signals: Iterable<AbortSignal>): void;
   /** Counts the reservation as waiting as long as it is pending. */
   reserved(reservation: { readonly isPending: boolean; readonly amount: Amount }): void;
   returnToStore(amount: Amount, answer: Answer, instant?: number): Promise<void>;
@@ -53,48 +55,37 @@ export interface Wanted {
   /** The longest wait, microseconds; absent: none. */
   readonly longest: number | undefined;
   readonly signal: AbortSignal | undefined;
+  /** On a limiter in fair order. */
+  readonly turn?: Turn<Waiter> | undefined;
 }
 
 /** The result of a call: of `acquire` how long it has waited, ms; of `tryAcquire` whether it was granted. */
 export type Outcome = number | boolean | Promise<never>;
 
-/** An instant promised by the store, with the answer that is needed to give the permits back. */
-export interface Grant extends PromisedPermits {
-  readonly answer: Answer;
-}
-
-export abstract class RemoteWaiter implements Visitor, Linked<RemoteWaiter> {
-  before: RemoteWaiter | undefined;
-  after: RemoteWaiter | undefined;
-  readonly amount: Amount;
+export abstract class RemoteWaiter extends Waiter implements Visitor {
   gone = false;
+  /** It is in the queue: the store has promised its permits. */
+  isPromised = false;
   /** Called once, when the request has ended: answered, failed or cancelled. */
   onAnswered: (() => void) | undefined;
   leaveHere: (() => void) | undefined;
-  promised: Grant | undefined;
   protected readonly host: WaiterHost;
-  /** The longest wait, and when the call was made by the limiter's clock, microseconds. */
+  /** The longest wait, microseconds. */
   protected readonly longest: number | undefined;
-  protected readonly asked: number;
   /** It was requested before: only the rest of its longest wait is left. */
   protected isAgain = false;
-  readonly #signal: AbortSignal | undefined;
 
-  constructor(host: WaiterHost, { amount, longest, signal }: Wanted) {
+  constructor(host: WaiterHost, { amount, longest, signal, turn }: Wanted) {
+    super(host.parts.line.now(), amount, signal, turn);
     this.host = host;
-    this.amount = amount;
     this.longest = longest;
-    this.#signal = signal;
-    this.asked = host.parts.line.now();
-    host.track(this, signal);
+    host.track(this, this.signals);
   }
 
   abstract get isAwaited(): boolean;
-  /** Called when the permits can be used, now or after `wait` microseconds. */
-  abstract granted(wait: number): void;
-  abstract refuse(full: () => Error, reason?: RefusedMessage["reason"]): void;
-  /** Cancels the request or gives back its permits: the signal was aborted, or the limiter closed. */
-  abstract leave(reason: unknown): void;
+  /** Called when the permits can be used, now or after `wait` microseconds. @param grant absent: not the store's */
+  abstract granted(wait: number, grant?: Grant): void;
+  abstract decline(full: () => Error, reason?: RefusedMessage["reason"]): void;
   protected abstract reject(reason: unknown): void;
 
   delayed(): void {}
@@ -108,7 +99,7 @@ export abstract class RemoteWaiter implements Visitor, Linked<RemoteWaiter> {
   }
 
   /** When its longest wait is over, microseconds. */
-  get deadline(): number {
+  override get deadline(): number {
     return this.asked + (this.longest ?? Infinity);
   }
 
@@ -121,7 +112,7 @@ export abstract class RemoteWaiter implements Visitor, Linked<RemoteWaiter> {
     return reserving(this.amount, this.accepts, late, last);
   }
 
-  taken(answer: Answer): Amount {
+  takenBy(answer: Answer): Amount {
     return isGranted(answer) ? this.amount : 0;
   }
 
@@ -131,9 +122,9 @@ export abstract class RemoteWaiter implements Visitor, Linked<RemoteWaiter> {
       this.accept(answer, sentAt);
     } else if (isGranted(answer)) {
       this.returnToStore(answer);
-      this.refuse(() => this.host.full(this.amount), "queue-full");
+      this.decline(() => this.host.full(this.amount), "queue-full");
     } else if (wait === REFUSED) {
-      this.refuse(() => this.host.full(this.amount));
+      this.decline(() => this.host.full(this.amount));
     } else {
       this.never(this.host.parts.inForce.excess(this.amount));
     }
@@ -141,8 +132,12 @@ export abstract class RemoteWaiter implements Visitor, Linked<RemoteWaiter> {
   }
 
   accept(answer: Answer, sentAt: number): void {
-    this.promised = { instant: this.host.parts.line.dueAt(answer.wait, sentAt), answer };
-    this.granted(answer.wait);
+    this.granted(answer.wait, this.grantOf(answer, sentAt));
+  }
+
+  protected grantOf(answer: Answer, sentAt: number): Grant {
+    const instant = this.host.parts.line.dueAt(answer.wait, sentAt);
+    return { amount: this.amount, instant, answer };
   }
 
   /** Rejects the call: it asks for more permits than a policy can ever hold. */
@@ -163,9 +158,9 @@ export abstract class RemoteWaiter implements Visitor, Linked<RemoteWaiter> {
     here.admit(this);
   }
 
-  returnToStore(answer: Answer, instant?: number): void {
+  returnToStore(answer: Answer, _sentAt?: number): void {
     // no caller waits for this request: if it fails, the permits are lost
-    if (isGranted(answer)) this.host.returnToStore(this.amount, answer, instant).catch(() => {});
+    if (isGranted(answer)) this.host.returnToStore(this.amount, answer).catch(() => {});
   }
 
   protected answered(): void {
@@ -175,14 +170,12 @@ export abstract class RemoteWaiter implements Visitor, Linked<RemoteWaiter> {
   }
 
   protected untrack(): void {
-    this.host.untrack(this, this.#signal);
+    this.host.untrack(this, this.signals);
   }
 }
 
-/** A caller of `acquire` or `tryAcquire`, which sleeps in the line until its permits can be used. */
-export class Caller extends RemoteWaiter implements Sleeper {
-  due = 0;
-  alarm: Timer | undefined;
+/** A caller of `acquire` or `tryAcquire`, which waits in the queue until its permits can be used. */
+export class Caller extends RemoteWaiter implements PromisedCaller {
   /**
    * Whether it calls `tryAcquire`: a rejection is then no error, and the longest wait covers the wait for
    * the store, too.
@@ -202,27 +195,42 @@ export class Caller extends RemoteWaiter implements Sleeper {
     return true;
   }
 
-  get size(): number {
-    return sizeOf(this.amount);
+  override granted(wait: number, grant?: Grant): void {
+    const { line } = this.host.parts;
+    if (wait === 0 || grant === undefined) {
+      // after an outage the wait for the store counts, too
+      this.#released(this.isAgain ? this.waited : 0);
+    } else if (Math.max(line.turn, grant.instant) > this.deadline) {
+      line.addSpare(grant);
+      this.decline(() => this.host.full(this.amount));
+    } else {
+      this.promised();
+      line.enter(this, grant);
+    }
   }
 
-  override granted(wait: number): void {
-    if (wait > 0) this.host.parts.line.add(this, this.deadline);
-    // after an outage the wait for the store counts, too
-    else this.#release(this.isAgain ? this.waited : 0);
+  /** Called before it comes into the queue, which then removes it when its signal is aborted. */
+  protected promised(): void {
+    this.untrack();
+    this.isPromised = true;
   }
 
-  wake(now: number): void {
-    this.#release(now - this.asked);
+  override release(_at: number, now: number): void {
+    this.#released(now - this.asked);
   }
 
-  #release(waited: number): void {
+  #released(waited: number): void {
     this.untrack();
     this.host.parts.meter.released(this.amount, waited);
     this.settle(this.#tries || toMillis(waited));
   }
 
-  override refuse(
+  override refuse(): void {
+    this.host.parts.line.returnSoon();
+    this.decline(() => this.host.full(this.amount));
+  }
+
+  override decline(
     full: () => Error,
     reason: RefusedMessage["reason"] = this.#tries ? "too-long" : "queue-full",
   ): void {
@@ -237,7 +245,7 @@ export class Caller extends RemoteWaiter implements Sleeper {
 
   /** With a limit of 0, which operators have set, `tryAcquire` returns false rather than throw. */
   override never(excess: PermitsExceedCapacityError): void {
-    if (this.#tries && excess.facts.capacity === 0) this.refuse(() => excess);
+    if (this.#tries && excess.facts.capacity === 0) this.decline(() => excess);
     else super.never(excess);
   }
 
@@ -246,7 +254,12 @@ export class Caller extends RemoteWaiter implements Sleeper {
     this.settle(Promise.reject(reason));
   }
 
-  override leave(reason: unknown): void {
+  leave(reason: unknown): void {
+    if (this.isPromised) this.host.parts.line.remove(this);
+    this.abort(reason);
+  }
+
+  override abort(reason: unknown): void {
     this.#depart();
     this.host.parts.meter.cancelled(this.amount, this.waited, reason);
     this.reject(reason);
@@ -254,10 +267,21 @@ export class Caller extends RemoteWaiter implements Sleeper {
 
   #depart(): void {
     this.gone = true;
-    this.untrack();
     this.leaveHere?.();
-    if (this.promised === undefined) this.answered();
-    else this.host.parts.line.leave(this);
+    if (this.isPromised) return;
+    this.untrack();
+    this.answered();
+  }
+
+  protected override untrack(): void {
+    if (!this.isPromised) super.untrack();
+  }
+
+  /** Called when the store has its permits again: it is requested once more. */
+  again(): void {
+    this.isPromised = false;
+    this.isAgain = true;
+    this.host.track(this, this.signals);
   }
 
   // -- while the store is away --
@@ -269,7 +293,7 @@ export class Caller extends RemoteWaiter implements Sleeper {
     if (!isTimed || this.gone || this.#timer !== undefined) return;
     this.#timer = setTimeout(() => {
       this.#depart();
-      this.refuse(() => this.host.full(this.amount));
+      this.decline(() => this.host.full(this.amount));
     }, ms);
   }
 
@@ -279,28 +303,9 @@ export class Caller extends RemoteWaiter implements Sleeper {
     super.answered();
   }
 
-  // -- in the line --
-
-  isLike(other: Sleeper): boolean {
-    return sameAmount(this.amount, (other as this).amount);
-  }
-
   /** Permits of one that has left go to callers behind it, like those that were promised before. */
   override returnToStore(answer: Answer, sentAt?: number): void {
-    if (sentAt === undefined || !isGranted(answer)) {
-      super.returnToStore(answer);
-      return;
-    }
-    const { line } = this.host.parts;
-    this.promised = { instant: line.dueAt(answer.wait, sentAt), answer };
-    line.addSpare(this);
-  }
-
-  /** Returns the promised permits; the caller can then be requested again. */
-  returnPromised(): void {
-    if (this.promised !== undefined)
-      super.returnToStore(this.promised.answer, this.promised.instant);
-    this.promised = undefined;
-    this.isAgain = true;
+    if (sentAt === undefined || !isGranted(answer)) super.returnToStore(answer);
+    else this.host.parts.line.addSpare(this.grantOf(answer, sentAt));
   }
 }

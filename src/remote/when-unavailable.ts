@@ -72,7 +72,7 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalS
     if (this.#fallback === undefined) {
       this.#fallback = new LocalFallback(this.parts, this.host, this);
       // callers with permits promised by the store go first
-      this.#fallback.holdFor(Math.max(this.heldFor, this.parts.line.lastIn));
+      this.#fallback.holdFor(Math.max(this.heldFor, this.parts.line.end - this.parts.line.now()));
     }
     return this.#fallback;
   }
@@ -163,7 +163,7 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
   }
 
   override answered(request: PermitRequest, answer: Answer): void {
-    const amount = request.taken(answer);
+    const amount = request.takenBy(answer);
     if (sizeOf(amount) === 0) return;
     this.#since = combine(this.#since, amount, (sum, permits = 0) => sum + permits);
     // a timer requests the state after the last grant, when no other batch follows

@@ -4,12 +4,12 @@ import { OutageStats } from "../../src/api/outage-stats.ts";
 import type { StoreUnavailableError } from "../../src/ground/errors.ts";
 import type { Amount } from "../../src/ground/permits.ts";
 import { smoothBursty } from "../../src/index.ts";
+import type { GrantQueue } from "../../src/remote/grant-queue.ts";
 import { InForce } from "../../src/remote/in-force.ts";
 import { PermitLink } from "../../src/remote/permit-link.ts";
 import { type PermitRequest, reserving, StoreCall } from "../../src/remote/permit-request.ts";
 import type { Parts } from "../../src/remote/remote-options.ts";
 import { ThrowWhenUnavailable, WaitWhenUnavailable } from "../../src/remote/strategy.ts";
-import type { WaitLine } from "../../src/remote/wait-line.ts";
 import { Breaker } from "../../src/stores/breaker.ts";
 import { listPolicies } from "../../src/stores/policies.ts";
 import { isPermanent } from "../../src/stores/redis/permanent.ts";
@@ -94,7 +94,7 @@ class TestCall implements PermitRequest {
     this.toStore = (late, last) => reserving(amount, longest, late, last);
   }
 
-  taken(): Amount {
+  takenBy(): Amount {
     return 0;
   }
 
@@ -133,7 +133,7 @@ interface Made {
   readonly key?: string;
   readonly when?: keyof typeof STRATEGIES;
   readonly timeoutMs?: number;
-  readonly epoch?: number;
+  readonly sendsTime?: boolean;
   readonly now?: () => number;
   readonly lateBy?: () => number;
 }
@@ -143,16 +143,21 @@ async function microtasks(): Promise<void> {
 }
 
 function make({ key = "key", when = "throw", ...options }: Made = {}) {
-  const { store = new HandStore(), timeoutMs = 1000, epoch } = options;
+  const { store = new HandStore(), timeoutMs = 1000, sendsTime = false } = options;
   const { now = () => 77, lateBy = () => 0 } = options;
   const idle = { asking() {}, answered() {} };
-  const line = { now, lateBy, ...idle } as Partial<WaitLine> as WaitLine;
+  const line = {
+    ...{ now, epoch: 0, ...idle },
+    get lateBy() {
+      return lateBy();
+    },
+  } as Partial<GrantQueue> as GrantQueue;
   const strategy = STRATEGIES[when]();
   const declared = listPolicies(smoothBursty({ permitsPerSecond: 5 }));
   const stats = new OutageStats("test");
   const inForce = new InForce("test", declared);
   const parts = {
-    ...{ name: "test", timeoutMs, epoch, declared, line, stats, inForce },
+    ...{ name: "test", timeoutMs, sendsTime, declared, line, stats, inForce },
   } as Partial<Parts> as Parts;
   const link = new PermitLink(store, key, parts, strategy);
   const ask = (...calls: TestCall[]) => {
@@ -310,7 +315,7 @@ sharing("no batch is longer than 4096 calls; the others take the next batches", 
 sharing("a batch carries the time and the lateness of its departure", async () => {
   let now = 5;
   let late = 3;
-  const { store, ask } = make({ now: () => now, lateBy: () => late, epoch: 0 });
+  const { store, ask } = make({ now: () => now, lateBy: () => late, sendsTime: true });
   const call = new TestCall();
   ask(call);
   await microtasks();

@@ -94,7 +94,7 @@ batches("a lone call leaves in the same turn", async () => {
 
 batches("requests carry no time where the store has a clock of its own", async () => {
   const told: unknown[] = [];
-  const { limiter, store } = onHand(slow, { epoch: undefined });
+  const { limiter, store } = onHand(slow, { sendsTime: false });
   const { run } = store;
   store.run = (key, declared, requests, now) => {
     told.push([key, declared, now]);
@@ -111,7 +111,7 @@ batches.run();
 const waiting = suite("remote limiters, waiting");
 
 waiting("no caller is released early by the store's clock, however late the reply", async () => {
-  const { clock, store, limiter } = await makeUsed({ epoch: undefined });
+  const { clock, store, limiter } = await makeUsed({ sendsTime: false });
   store.held = true;
   const acquired = watch(clock, limiter.acquire());
   await clock.advance(400);
@@ -138,7 +138,7 @@ waiting("refunded permits go to the earliest callers, and later ones keep the pa
 
 waiting("a delayed reply delays no other caller", async () => {
   const policy = smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 });
-  const { clock, store, limiter } = onHand(policy, { epoch: undefined });
+  const { clock, store, limiter } = onHand(policy, { sendsTime: false });
   await limiter.charge(5);
   store.held = true;
   const acquired = [watch(clock, limiter.acquire())];
@@ -515,7 +515,7 @@ away("every verb rejects with the cause, and the limiter works again after recov
 });
 
 away("no reply: each call rejects within its time, and late grants are given back", async () => {
-  const { store, limiter } = onHand(slow, { epoch: 0 });
+  const { store, limiter } = onHand(slow, { sendsTime: true });
   await limiter.charge(1);
   const before = await limiter.peek();
   store.held = true;

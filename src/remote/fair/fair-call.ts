@@ -1,6 +1,8 @@
 import type { Ranks } from "../../fair/ranks.ts";
 import type { Turn } from "../../fair/turn.ts";
+import type { Timer } from "../../ground/clock.ts";
 import type { Answer } from "../../stores/store.ts";
+import type { Grant } from "../grants.ts";
 import { Caller, type Outcome, type WaiterHost, type Wanted } from "../remote-waiter.ts";
 
 /** The checked arguments of a call. */
@@ -22,7 +24,9 @@ export interface FairCallHost {
 
 /** A caller of `acquire` or `tryAcquire`: first in the line of its share, then with the store. */
 export class FairCall extends Caller {
-  readonly turn: Turn<FairCall>;
+  declare readonly turn: Turn<FairCall>;
+  /** Ends its time-out while it is in the line. */
+  alarm: Timer | undefined;
   /** When it was sent to the store, microseconds; `undefined`: it has no place there, or not any more. */
   sentAt: number | undefined;
   /** Whether the store had the permits when it was asked. */
@@ -37,7 +41,6 @@ export class FairCall extends Caller {
     resolve: (outcome: never) => void,
   ) {
     super(host, request, tries, resolve);
-    this.turn = request.turn;
     this.#queue = queue;
   }
 
@@ -54,15 +57,17 @@ export class FairCall extends Caller {
     super.answer(answer, sentAt);
   }
 
-  override granted(wait: number): void {
+  override granted(wait: number, grant?: Grant): void {
     this.isGrantedAtOnce = wait === 0 && !this.isAgain;
     // the time in the line is a wait; the round trip is not
-    if (this.isGrantedAtOnce) this.wake(this.sentAt ?? this.asked);
-    else super.granted(wait);
+    if (this.isGrantedAtOnce) this.release(0, this.sentAt ?? this.asked);
+    else super.granted(wait, grant);
   }
 
   heir(): FairCall | undefined {
-    return this.#queue.heirOf(this);
+    const heir = this.#queue.heirOf(this);
+    heir?.promised();
+    return heir;
   }
 
   protected override untrack(): void {

@@ -58,7 +58,7 @@ export class FairQueue implements FairCallHost {
       this.#fill();
       this.#limitWait(call);
     } else if (this.line.size > 0) {
-      call.refuse(() => this.full(amount), "queue-full");
+      call.decline(() => this.full(amount), "queue-full");
     } else {
       // the store may grant it now
       this.line.charge(call.turn, this.now());
@@ -70,12 +70,12 @@ export class FairQueue implements FairCallHost {
   /** Refuses the call when its time is over, if it waits in the line. */
   #limitWait(call: FairCall): void {
     if (!call.isInLine || call.deadline === Infinity) return;
-    call.alarm = this.#store.parts.clock.wakeAt(call.deadline / 1000, () => this.expire(call));
+    call.alarm = this.#store.parts.line.wakeAt(call.deadline, () => this.expire(call));
   }
 
   /** Refuses a call that cannot be granted in time. */
   expire(call: FairCall): void {
-    call.refuse(() => this.full(call.amount));
+    call.decline(() => this.full(call.amount));
   }
 
   /** Whether `maxWaiting`, or a bound of a policy, leaves no room for that many more permits. */
@@ -126,15 +126,14 @@ export class FairQueue implements FairCallHost {
 
   /** The next call of its share takes the place of one that has left. */
   heirOf(call: FairCall): FairCall | undefined {
-    const { turn, amount, due, sentAt } = call;
+    const { turn, amount, sentAt } = call;
     // a share has its charge back if the call left before its reply
     const heir = sentAt === undefined ? undefined : heirOf(turn, this.line, this.#sent);
-    if (heir === undefined || !sameAmount(heir.amount, amount) || heir.deadline < due) {
-      return undefined;
-    }
+    if (heir === undefined || !sameAmount(heir.amount, amount)) return undefined;
     // its share has been charged for the place already
     this.line.remove(heir);
     this.#leaveLine(heir);
+    this.#vacate(call);
     this.#occupy(heir);
     heir.sentAt = sentAt;
     call.sentAt = undefined;
@@ -144,6 +143,11 @@ export class FairQueue implements FairCallHost {
   #occupy(call: FairCall): void {
     this.#window.add(call.amount, call.turn.size);
     this.#sent.add(call);
+  }
+
+  #vacate(call: FairCall): void {
+    this.#window.remove(call.amount, call.turn.size);
+    this.#sent.delete(call);
   }
 
   #fill(): void {
@@ -164,17 +168,14 @@ export class FairQueue implements FairCallHost {
   }
 
   async ended(call: FairCall, outcome: Outcome): Promise<void> {
-    const { amount, turn, isGrantedAtOnce } = call;
+    const { turn, isGrantedAtOnce } = call;
     if (call.sentAt === undefined) return;
-    this.#window.remove(amount, turn.size);
-    this.#sent.delete(call);
+    this.#vacate(call);
     try {
       if ((await outcome) === false) this.line.refund(turn);
       if (isGrantedAtOnce && this.#isIdle) this.grantedAtOnce(call);
     } catch (error) {
-      // unless another call has its place
-      if (call.sentAt !== undefined) this.line.refund(turn);
-      call.sentAt = undefined;
+      this.line.refund(turn);
       if (error instanceof StoreUnavailableError) this.#failAll(error);
     }
     this.#fill();
@@ -228,7 +229,8 @@ export class FairQueue implements FairCallHost {
     if (head === undefined || !sameAmount(head.amount, amount)) {
       this.#store.change("refund", amount).catch(() => {});
     } else {
-      this.#next().wake(this.now());
+      const now = this.now();
+      this.#next().release(now, now);
     }
   }
 }

@@ -1,0 +1,170 @@
+/**
+ * The callers with promised permits. The store has promised each of them an instant, in the order of their calls.
+ * Neighbours that asked for the same amount exchange instants, so that the callers in front always have the earliest
+ * ones, even if a caller leaves or a later one was promised an earlier instant.
+ *
+ * The permits that are left over return to the store, but not while requests are under way: a caller that waits for
+ * its reply may want them, and only the latest permits of all can return without a gap in the store's schedule.
+ */
+import type { Clock, Timer } from "../ground/clock.ts";
+import { Timeline } from "../queue/timeline.ts";
+import type { Waiter } from "../queue/waiter.ts";
+import { WaiterQueue } from "../queue/waiter-queue.ts";
+import { type Grant, Grants } from "./grants.ts";
+
+/** A caller with promised permits. */
+export interface PromisedCaller extends Waiter {
+  /** It is in the queue. */
+  readonly isPromised: boolean;
+  /** Returns a caller that takes its place in the queue; called when it leaves. */
+  heir?(): PromisedCaller | undefined;
+}
+
+export class GrantQueue extends WaiterQueue<Grants> {
+  readonly #time: Timeline;
+  readonly #sendsTime: boolean;
+  /** Returns permits to the store. */
+  #giveBack: (grant: Grant) => void = () => {};
+  #isAsking = false;
+  #isReturning = false;
+
+  /** @param sendsTime whether the store uses this clock, which every batch then carries */
+  constructor(clock: Clock, sendsTime = false) {
+    const time = new Timeline(
+      clock,
+      () => this.rearm(),
+      // requests under way and reservations hold instants, too
+      () => false,
+    );
+    super(time, new Grants());
+    this.#time = time;
+    this.#sendsTime = sendsTime;
+  }
+
+  /** @param giveBack returns permits to the store */
+  open(giveBack: (grant: Grant) => void): void {
+    this.#giveBack = giveBack;
+  }
+
+  /** The clock's time at this queue's 0, plus this is Unix time, microseconds. */
+  get epoch(): number {
+    return this.#time.epoch;
+  }
+
+  /** Returns when the wait of an answer is over. @param sentAt when its batch was sent */
+  dueAt(wait: number, sentAt: number): number {
+    return wait + (this.#sendsTime ? sentAt : this.now());
+  }
+
+  /** The earliest instant for a caller that arrives now: behind all waiting callers and any pause. */
+  get turn(): number {
+    return Math.max(this.end, this.heldUntil);
+  }
+
+  /** Adds signals that cancel a request that is not in the queue. */
+  heedBeside(waiter: Waiter, signals: Iterable<AbortSignal>): void {
+    for (const signal of signals) this.signals.add(signal, waiter);
+  }
+
+  /** Removes those signals. */
+  ignore(waiter: Waiter, signals: Iterable<AbortSignal>): void {
+    for (const signal of signals) this.signals.delete(signal, waiter);
+  }
+
+  protected override aborted(waiter: PromisedCaller, reason: unknown): void {
+    if (waiter.isPromised) super.aborted(waiter, reason);
+    else waiter.abort(reason, this.now());
+  }
+
+  /** Adds a caller with its grant. */
+  enter(caller: PromisedCaller, grant: Grant): void {
+    const isLast = this.supply.add(grant);
+    this.add(caller);
+    if (!isLast) this.outdate();
+  }
+
+  /** Removes a caller: its permits go to callers behind it, or return to the store. */
+  override remove(caller: PromisedCaller): void {
+    const heir = caller.heir?.();
+    if (heir === undefined) super.remove(caller);
+    else this.replace(caller, heir);
+    this.returnSoon();
+  }
+
+  /** Removes all callers, as if their signals had been aborted; none has an heir. */
+  override clear(reason: unknown): void {
+    const now = this.now();
+    for (const caller of this.drain()) caller.abort(reason, now);
+    this.returnSoon();
+  }
+
+  /** Called when a batch is sent: its callers may want the permits that others leave. */
+  asking(): void {
+    this.#isAsking = true;
+  }
+
+  /** Called when the batch has its outcome. */
+  answered(): void {
+    this.#isAsking = false;
+    this.#return();
+  }
+
+  /** Adds the permits of a caller that has left before they were promised. */
+  addSpare(grant: Grant): void {
+    if (!this.supply.add(grant)) this.outdate();
+    this.returnSoon();
+  }
+
+  /** Returns permits that are left over, once for all callers that leave in one turn. */
+  returnSoon(): void {
+    if (this.#isReturning) return;
+    this.#isReturning = true;
+    queueMicrotask(() => {
+      this.#isReturning = false;
+      this.#return();
+    });
+  }
+
+  #return(): void {
+    if (this.#isAsking) return;
+    const { rest } = this.outcome;
+    if (rest.length === 0) return;
+    this.supply.remove(new Set(rest));
+    this.outdate();
+    for (const grant of rest) this.#giveBack(grant);
+  }
+
+  /** Removes all callers, and returns their permits to the store. @returns them in order */
+  empty(): readonly Waiter[] {
+    const callers = this.drain();
+    const { rest } = this.supply;
+    this.supply.remove(new Set(rest));
+    for (const grant of rest) this.#giveBack(grant);
+    return callers;
+  }
+
+  /** Returns whether an instant has come and no pause defers it. */
+  reached(due: number): boolean {
+    return this.now() >= Math.max(due, this.heldUntil);
+  }
+
+  /** Starts a timer beside the queue; a pause defers it, too. */
+  alarm(due: number, wake: () => void): Timer {
+    let timer: Timer | undefined;
+    const look = () => {
+      if (this.reached(due)) wake();
+      else timer = this.wakeAt(Math.max(due, this.heldUntil), look);
+    };
+    timer = this.wakeAt(due, look);
+    return { cancel: () => timer?.cancel() };
+  }
+
+  /** Starts a timer beside the queue. */
+  wakeAt(instant: number, wake: () => void): Timer {
+    return this.#time.wakeAt(instant, wake);
+  }
+
+  override rebase(): boolean {
+    return false;
+  }
+}
