@@ -78,9 +78,12 @@ export class Line<S extends Supply = Supply> {
     return this.#places.first === undefined;
   }
 
-  /** @param _from no waiter is released before it, here and below */
-  append(place: LineEntry, _from: number): void {
-    this.#places.add(place);
+  /**
+   * @param _from no waiter is released before it, here and below
+   * @param behind the place in front of it; default: the last one
+   */
+  append(place: LineEntry, _from: number, behind: LineEntry | undefined = this.#places.last): void {
+    this.#places.insert(place, behind);
     if (place instanceof Change) this.#moveUp(place);
     else this.count(place, 1);
   }
@@ -98,15 +101,6 @@ export class Line<S extends Supply = Supply> {
     if (place === this.#promised?.last) this.discard();
     this.#places.remove(place);
     return this.#moveUp(after);
-  }
-
-  /** Puts a waiter into the place of another one. */
-  replace(waiter: Waiter, heir: Waiter): void {
-    this.count(waiter, -1);
-    this.discard();
-    this.#places.insert(heir, waiter);
-    this.#places.remove(waiter);
-    this.count(heir, 1);
   }
 
   /** Discards the copy: the waiters have new instants. */

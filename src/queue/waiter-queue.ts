@@ -110,9 +110,9 @@ export class WaiterQueue<S extends Supply = Supply> {
     return this.#isEmpty && this.#time.last >= Math.max(this.#pausedUntil, this.#late.until);
   }
 
-  /** When the last waiter is released; 0: there is none. */
+  /** No request that is made now is released before this: all waiters and any pause precede it. */
   get end(): number {
-    return this.#isEmpty ? 0 : this.#line.replay(this.#from).at;
+    return this.#line.replay(this.#from).at;
   }
 
   /** Until when a pause lasts. */
@@ -200,12 +200,12 @@ export class WaiterQueue<S extends Supply = Supply> {
     throw this.supply.excess(this.#time.last, amount);
   }
 
-  add(waiter: Waiter): void {
-    this.#line.append(waiter, this.#from);
+  /** @param behind the waiter in front of it; default: the last one */
+  add(waiter: Waiter, behind?: Waiter): void {
+    this.#line.append(waiter, this.#from, behind);
     for (const signal of waiter.signals) this.signals.add(signal, waiter);
     // on a fair limiter it may be the head
-    const isFirst = waiter.turn !== undefined || waiter === this.#line.urgent;
-    if (this.#timer === undefined || isFirst) this.#arm();
+    if (this.#timer === undefined || waiter.turn || waiter === this.#line.urgent) this.#arm();
   }
 
   /** Called when a caller starts to await a reservation: it needs the timer now, and follows every change. */
@@ -238,14 +238,6 @@ export class WaiterQueue<S extends Supply = Supply> {
     this.#settleSoon();
   }
 
-  /** Puts a waiter into the place of another one, which leaves. */
-  protected replace(waiter: Waiter, heir: Waiter): void {
-    for (const signal of waiter.signals) this.signals.delete(signal, waiter);
-    this.#line.replace(waiter, heir);
-    for (const signal of heir.signals) this.signals.add(signal, heir);
-    this.outdate();
-  }
-
   /** Removes all waiters. @returns them in order */
   protected drain(): readonly Waiter[] {
     const waiters = [...this.#line.waiters()];
@@ -275,10 +267,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** Removes all waiters, as if their signals had been aborted. */
   clear(reason: unknown): void {
     const now = this.now();
-    for (const waiter of [...this.#line.waiters()]) {
-      this.remove(waiter);
-      waiter.abort(reason, now);
-    }
+    for (const waiter of this.drain()) waiter.abort(reason, now);
   }
 
   /** Changes the amount of a waiter that is still in the line. */
@@ -419,8 +408,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** A timer may fire early: the head that is not due gets a new one. */
   readonly #wake = (): void => {
     this.#timer = undefined;
-    this.catchUp();
-    this.#arm();
+    this.supplied();
   };
 
   /** Called when more of the supply is available: releases all waiters that are due. */

@@ -56,11 +56,6 @@ export class GrantQueue extends WaiterQueue<Grants> {
     return wait + (this.#sendsTime ? sentAt : this.now());
   }
 
-  /** The earliest instant for a caller that arrives now: behind all waiting callers and any pause. */
-  get turn(): number {
-    return Math.max(this.end, this.heldUntil);
-  }
-
   /** Adds signals that cancel a request that is not in the queue. */
   heedBeside(waiter: Waiter, signals: Iterable<AbortSignal>): void {
     for (const signal of signals) this.signals.add(signal, waiter);
@@ -86,15 +81,14 @@ export class GrantQueue extends WaiterQueue<Grants> {
   /** Removes a caller: its permits go to callers behind it, or return to the store. */
   override remove(caller: PromisedCaller): void {
     const heir = caller.heir?.();
-    if (heir === undefined) super.remove(caller);
-    else this.replace(caller, heir);
+    if (heir !== undefined) this.add(heir, caller);
+    super.remove(caller);
     this.returnSoon();
   }
 
   /** Removes all callers, as if their signals had been aborted; none has an heir. */
   override clear(reason: unknown): void {
-    const now = this.now();
-    for (const caller of this.drain()) caller.abort(reason, now);
+    super.clear(reason);
     this.returnSoon();
   }
 

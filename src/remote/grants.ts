@@ -2,14 +2,25 @@
 import { type Amount, sameAmount } from "../ground/permits.ts";
 import { type Supply, UNKNOWN } from "../queue/supply.ts";
 import type { Answer } from "../stores/store.ts";
+import type { DrawnPermits } from "./permit-buffer.ts";
+
+/** What is needed to give permits back to the store: part of its answer. */
+export interface Receipts extends Pick<Answer, "receipts"> {
+  /** The chunks of a prefetcher that the permits came from. */
+  readonly parts?: readonly DrawnPermits[] | undefined;
+}
 
 /** Permits that a store has promised. */
-export interface Grant {
+export interface Grant extends Receipts {
   readonly amount: Amount;
   /** From when they can be used, microseconds. */
   readonly instant: number;
-  /** The answer that is needed to give them back. */
-  readonly answer: Answer;
+}
+
+/** @param from the answer of the store, or of a prefetcher */
+export function grantOf(amount: Amount, instant: number, { receipts, parts }: Receipts): Grant {
+  // thousands of callers may wait, each with its grant
+  return parts === undefined ? { amount, instant, receipts } : { amount, instant, receipts, parts };
 }
 
 /** The grants, in the order in which they came; those in front may be forgotten already. */

@@ -1,12 +1,11 @@
 import type { Amount } from "../ground/permits.ts";
 import type { PolicyList } from "../stores/policies.ts";
-import type { Answer } from "../stores/store.ts";
 
 /** Permits that the store granted together, for one instant. */
 export interface Chunk {
   /** From when they can be used, the clock's microseconds. */
   readonly due: number;
-  readonly answer: Answer;
+  readonly receipts: readonly number[];
   /** How many permits were granted, and how many of them are still in the buffer. */
   readonly size: number;
   left: number;
@@ -16,12 +15,6 @@ export interface Chunk {
 export interface DrawnPermits {
   readonly chunk: Chunk;
   readonly permits: number;
-}
-
-/** The answer to a caller that the buffer serves. */
-export interface BufferGrant extends Answer {
-  /** The chunks that the permits came from. */
-  readonly parts: readonly DrawnPermits[];
 }
 
 /** Permits that the store granted before a caller asked for them, ordered by instant. */
@@ -115,18 +108,17 @@ export class PermitBuffer {
   }
 }
 
-/** Returns the answer that describes a part of a chunk, to give that part back to the store. */
-export function answerOf(
-  { chunk: { answer, size }, permits }: DrawnPermits,
+/** Returns the receipts of a part of a chunk, to give that part back to the store. */
+export function receiptsOf(
+  { chunk: { receipts, size }, permits }: DrawnPermits,
   { list }: PolicyList,
-): Answer {
+): readonly number[] {
   // the permits that are not given back count as drawn from the stored ones first
-  const receipts = answer.receipts.map((receipt, i) =>
+  return receipts.map((receipt, i) =>
     list[i]?.algorithm.receiptIsTime || i >= list.length
       ? receipt
       : Math.max(0, receipt - (size - permits)),
   );
-  return { ...answer, receipts };
 }
 
 /** Returns the permits asked of every policy; `Infinity`, more than any buffer has, if they differ. */

@@ -11,6 +11,7 @@ import {
   type StoreRequest,
 } from "../stores/store.ts";
 import type { SentBatch } from "./batcher.ts";
+import type { Receipts } from "./grants.ts";
 import { inOrder, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
 import type { Parts } from "./remote-options.ts";
 import { StoreLink } from "./store-link.ts";
@@ -25,7 +26,7 @@ export interface PermitSource {
    *
    * @param instant from when the permits can be used, if that is known
    */
-  returnToStore(amount: Amount, answer: Answer, instant?: number): Promise<void>;
+  returnToStore(amount: Amount, granted: Receipts, instant?: number): Promise<void>;
 }
 
 /** The link of one limiter to its store. */
@@ -139,7 +140,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     if (!this.isAway) this.#parts.stats.answered();
   }
 
-  returnToStore(amount: Amount, { receipts }: Answer): Promise<void> {
+  returnToStore(amount: Amount, { receipts }: Receipts): Promise<void> {
     const nothing = () => {};
     const call = new StoreCall<void>({
       request: () => ({ verb: "back", amount, receipts }),

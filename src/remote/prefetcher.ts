@@ -25,14 +25,8 @@ import type { Timer } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
 import { Fifo } from "../queue/fifo.ts";
 import { type Answer, AT_ONCE } from "../stores/store.ts";
-import {
-  answerOf,
-  type BufferGrant,
-  type Chunk,
-  type DrawnPermits,
-  PermitBuffer,
-  permitsOf,
-} from "./permit-buffer.ts";
+import type { Receipts } from "./grants.ts";
+import { type DrawnPermits, PermitBuffer, permitsOf, receiptsOf } from "./permit-buffer.ts";
 import type { PermitLink, PermitSource } from "./permit-link.ts";
 import { isGranted, NO, type PermitRequest, reserving } from "./permit-request.ts";
 import { type RefillOptions, RefillSize } from "./refill-size.ts";
@@ -100,16 +94,16 @@ export class Prefetcher implements PermitSource {
    */
   async returnToStore(
     amount: Amount,
-    answer: Answer | BufferGrant,
+    { receipts, parts }: Receipts,
     instant?: number,
   ): Promise<void> {
     const size = permitsOf(amount);
-    if ("parts" in answer) {
-      this.#buffer.putBack(answer.parts);
+    if (parts !== undefined) {
+      this.#buffer.putBack(parts);
     } else if (instant !== undefined && size < Infinity) {
-      this.#buffer.add({ due: instant, answer, size, left: size });
+      this.#buffer.add({ due: instant, receipts, size, left: size });
     } else {
-      await this.#link.returnToStore(amount, answer);
+      await this.#link.returnToStore(amount, { receipts });
       return;
     }
     this.#ready = 0;
@@ -149,7 +143,7 @@ export class Prefetcher implements PermitSource {
     const { line } = this.#parts;
     line.catchUp();
     const now = line.now();
-    this.#ready = line.turn > now ? 0 : this.#buffer.readyAt(now);
+    this.#ready = line.end > now ? 0 : this.#buffer.readyAt(now);
     return permits <= this.#ready;
   }
 
@@ -174,7 +168,7 @@ export class Prefetcher implements PermitSource {
     return true;
   }
 
-  #promise(permits: number, longest: number): Answer | BufferGrant | undefined {
+  #promise(permits: number, longest: number): (Answer & Receipts) | undefined {
     if (permits > this.#buffer.left || this.#asked > 0) return undefined;
     const wait = this.#waitFor(permits);
     if (wait > longest) return NO;
@@ -188,7 +182,7 @@ export class Prefetcher implements PermitSource {
     const { line } = this.#parts;
     line.catchUp();
     const now = line.now();
-    return Math.max(0, Math.max(this.#buffer.dueOf(permits), line.turn) - now);
+    return Math.max(0, Math.max(this.#buffer.dueOf(permits), line.end) - now);
   }
 
   /** Sends the caller's request to the store. No later caller overtakes it. */
@@ -229,7 +223,7 @@ export class Prefetcher implements PermitSource {
       return;
     }
     const now = line.now();
-    const reach = Math.max(now, line.turn) + this.#maxAge;
+    const reach = Math.max(now, line.end) + this.#maxAge;
     if (reach < this.#cutAt + this.#maxAge / 2) return;
     this.#size.adapt(now, this.#buffer.drawnDue);
     const { permits, chunk } = this.#size.of(inForce.policyState);
@@ -251,8 +245,7 @@ export class Prefetcher implements PermitSource {
       takenBy: (answer) => (isGranted(answer) ? amount : 0),
       answer: (answer, sentAt) => this.#arrive(refill, permits, answer, sentAt),
       returnToStore: (answer) => {
-        const chunk: Chunk = { due: 0, answer, size: permits, left: 0 };
-        if (isGranted(answer)) this.#return({ chunk, permits });
+        if (isGranted(answer)) this.#link.returnToStore(amount, answer).catch(() => {});
       },
       fail: (error) => this.#lose(refill, error),
       delayed: () => this.#lose(refill),
@@ -263,7 +256,7 @@ export class Prefetcher implements PermitSource {
   #arrive(refill: Refill, permits: number, answer: Answer, sentAt: number): void {
     if (isGranted(answer)) {
       const due = this.#parts.line.dueAt(answer.wait, sentAt);
-      this.#buffer.add({ due, answer, size: permits, left: permits });
+      this.#buffer.add({ due, receipts: answer.receipts, size: permits, left: permits });
     } else {
       refill.cut = true;
     }
@@ -296,7 +289,8 @@ export class Prefetcher implements PermitSource {
   #return(part: DrawnPermits): void {
     const { policyState, declared } = this.#parts;
     const amount = policyState.amount(part.permits);
-    this.#link.returnToStore(amount, answerOf(part, declared)).catch(() => {});
+    const receipts = receiptsOf(part, declared);
+    this.#link.returnToStore(amount, { receipts }).catch(() => {});
   }
 
   /** Keeps a timer while permits are buffered; the timer does not keep the process alive. */

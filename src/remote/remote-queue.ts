@@ -25,7 +25,8 @@ import { LinkedList } from "../ground/linked-list.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { correct } from "../queue/reservation.ts";
 import type { LineEntry } from "../queue/waiter.ts";
-import type { Answer, Store } from "../stores/store.ts";
+import type { Store } from "../stores/store.ts";
+import type { Receipts } from "./grants.ts";
 import type { HereHost } from "./local-fallback.ts";
 import { PermitLink, type PermitSource } from "./permit-link.ts";
 import {
@@ -66,9 +67,9 @@ export class RemoteQueue implements WaiterHost, HereHost {
     this.link = new PermitLink(store, key, parts, this.strategy);
     this.prefetcher = parts.prefetch && new Prefetcher(parts, this.link, parts.prefetch);
     this.#source = this.prefetcher ?? this.link;
-    parts.line.open(({ amount, answer, instant }) => {
+    parts.line.open((grant) => {
       // no caller waits for this request: if it fails, the permits are lost
-      this.returnToStore(amount, answer, instant).catch(() => {});
+      this.returnToStore(grant.amount, grant, grant.instant).catch(() => {});
     });
   }
 
@@ -159,8 +160,8 @@ export class RemoteQueue implements WaiterHost, HereHost {
     const { policyState, inForce } = this.parts;
     const { wait, grant, ready = 0 } = this.prefetcher?.look(amount, verb === "decide") ?? {};
     const asked = wait === undefined ? verb : "peek";
-    const returnToStore = (answer: Answer) =>
-      void this.returnToStore(amount, answer).catch(() => {});
+    const returnToStore = (granted: Receipts) =>
+      void this.returnToStore(amount, granted).catch(() => {});
     const failed = () => {
       if (grant !== undefined) returnToStore(grant);
     };
@@ -301,8 +302,8 @@ export class RemoteQueue implements WaiterHost, HereHost {
     if (this.parts.maxWaiting < Infinity) this.#reserved.add(reservation);
   }
 
-  returnToStore(amount: Amount, answer: Answer, instant?: number): Promise<void> {
-    return this.#source.returnToStore(amount, answer, instant);
+  returnToStore(amount: Amount, granted: Receipts, instant?: number): Promise<void> {
+    return this.#source.returnToStore(amount, granted, instant);
   }
 
   /** How many permits callers wait for, in this process. */

@@ -167,7 +167,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
     // the grant's receipts, and the place in the fallback, fit only the granted amount
     const isWhole = sameAmount(taken, this.amount);
     if (isWhole && this.leaveHere !== undefined) this.leaveHere();
-    else if (isWhole && this.#grant) await this.host.returnToStore(taken, this.#grant.answer);
+    else if (isWhole && this.#grant) await this.host.returnToStore(taken, this.#grant);
     else await this.host.change("refund", taken);
   }
 }

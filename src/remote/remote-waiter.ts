@@ -17,7 +17,7 @@ import type { Amount, Permits } from "../ground/permits.ts";
 import { Waiter } from "../queue/waiter.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
 import type { PromisedCaller } from "./grant-queue.ts";
-import type { Grant } from "./grants.ts";
+import { type Grant, grantOf, type Receipts } from "./grants.ts";
 import {
   type ChangeVerb,
   type Here,
@@ -38,7 +38,7 @@ export interface WaiterHost {
   untrack(waiter: RemoteWaiter, signals: Iterable<AbortSignal>): void;
   /** Counts the reservation as waiting as long as it is pending. */
   reserved(reservation: { readonly isPending: boolean; readonly amount: Amount }): void;
-  returnToStore(amount: Amount, answer: Answer, instant?: number): Promise<void>;
+  returnToStore(amount: Amount, granted: Receipts, instant?: number): Promise<void>;
   change(verb: ChangeVerb, amount: Amount): Promise<void>;
   /** Charges or refunds the difference: see `correct`. `done` resolves when the store has it. */
   correct(
@@ -136,8 +136,7 @@ export abstract class RemoteWaiter extends Waiter implements Visitor {
   }
 
   protected grantOf(answer: Answer, sentAt: number): Grant {
-    const instant = this.host.parts.line.dueAt(answer.wait, sentAt);
-    return { amount: this.amount, instant, answer };
+    return grantOf(this.amount, this.host.parts.line.dueAt(answer.wait, sentAt), answer);
   }
 
   /** Rejects the call: it asks for more permits than a policy can ever hold. */
@@ -200,7 +199,7 @@ export class Caller extends RemoteWaiter implements PromisedCaller {
     if (wait === 0 || grant === undefined) {
       // after an outage the wait for the store counts, too
       this.#released(this.isAgain ? this.waited : 0);
-    } else if (Math.max(line.turn, grant.instant) > this.deadline) {
+    } else if (Math.max(line.end, grant.instant) > this.deadline) {
       line.addSpare(grant);
       this.decline(() => this.host.full(this.amount));
     } else {

@@ -2,7 +2,6 @@ import * as assert from "uvu/assert";
 import type { Clock, Timer } from "../../src/ground/clock.ts";
 import { Waiter } from "../../src/queue/waiter.ts";
 import { GrantQueue } from "../../src/remote/grant-queue.ts";
-import { AT_ONCE } from "../../src/stores/store.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { cpuMs } from "../support/cpu.ts";
 import { turn } from "../support/limiter/watch.ts";
@@ -75,7 +74,7 @@ function make(clock = new CarelessClock()) {
 
 function enter(queue: GrantQueue, dueMs: number, caller = new TestCaller(queue)): TestCaller {
   const { amount } = caller;
-  queue.enter(caller, { amount, instant: Math.round(dueMs * 1000), answer: AT_ONCE });
+  queue.enter(caller, { amount, instant: Math.round(dueMs * 1000), receipts: [] });
   return caller;
 }
 

@@ -3,10 +3,8 @@ import * as assert from "uvu/assert";
 import { type Chunk, type DrawnPermits, PermitBuffer } from "../../src/remote/permit-buffer.ts";
 import { suite } from "../support/suite.ts";
 
-const answer = { wait: 0, receipts: [], slowest: 0, quotas: [], deficit: [] };
-
 function chunk(due: number, size: number): Chunk {
-  return { due, answer, size, left: size };
+  return { due, receipts: [], size, left: size };
 }
 
 function bufferOf(...chunks: readonly [due: number, size: number][]): PermitBuffer {
