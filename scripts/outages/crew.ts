@@ -24,7 +24,7 @@ const AFTER_MS = 1200;
 const RETURN_MS = 15_000;
 
 class Member {
-  isAway = false;
+  isUnavailable = false;
   readonly process: ChildProcess;
   #expected: { resolve(news: News): void; reject(error: Error): void } | undefined;
   /** When the process last reported that it was back on Redis, ms. */
@@ -65,9 +65,9 @@ class Member {
   }
 
   #receive(news: News): void {
-    if (typeof news === "object" && "isAway" in news) {
-      this.isAway = news.isAway;
-      if (!news.isAway) this.backAt = monotonicMs();
+    if (typeof news === "object" && "isUnavailable" in news) {
+      this.isUnavailable = news.isUnavailable;
+      if (!news.isUnavailable) this.backAt = monotonicMs();
     } else if (typeof news === "object" && "failure" in news) {
       this.#expected?.reject(new Error(news.failure));
     } else {
@@ -113,7 +113,7 @@ export class Crew {
     await sleep(BEFORE_MS);
     await play.fault();
     const healedAt = monotonicMs();
-    await until("all are back", () => this.#members.every(({ isAway }) => !isAway), {
+    await until("all are back", () => this.#members.every(({ isUnavailable }) => !isUnavailable), {
       limitMs: RETURN_MS,
       everyMs: 5,
     });

@@ -59,7 +59,7 @@ export type Message = { readonly order: Order } | "hold" | "end";
 export type News =
   | "here"
   | "asking"
-  | { readonly isAway: boolean }
+  | { readonly isUnavailable: boolean }
   | { readonly holdings: Holdings }
   | { readonly report: Report }
   | { readonly failure: string };

@@ -163,9 +163,9 @@ export class Outcome {
       return points.slice(1).reduce((sum, point, k) => {
         const start = points[k] ?? point;
         const middle = (start + point) / 2;
-        const isAway = (each: readonly Absence[]) =>
+        const isUnavailable = (each: readonly Absence[]) =>
           each.some((absence) => absence.from <= middle && middle < absence.until);
-        return absences.every(isAway) ? sum : sum + point - start;
+        return absences.every(isUnavailable) ? sum : sum + point - start;
       }, 0);
     }
   }

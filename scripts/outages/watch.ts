@@ -35,7 +35,7 @@ export interface Absence {
  */
 export class Watch {
   readonly #pulse: Pulse;
-  readonly #tell: (isAway: boolean) => void;
+  readonly #tell: (isUnavailable: boolean) => void;
   readonly #absences: Absence[] = [];
   /** The slow ones among the calls that were in flight when Redis was lost. */
   readonly #waited: { readonly asked: number; readonly answered: number }[] = [];
@@ -46,12 +46,12 @@ export class Watch {
   #turns = 0;
   #awaySince: number | undefined;
 
-  constructor(pulse: Pulse, tell: (isAway: boolean) => void = () => {}) {
+  constructor(pulse: Pulse, tell: (isUnavailable: boolean) => void = () => {}) {
     this.#pulse = pulse;
     this.#tell = tell;
   }
 
-  get isAway(): boolean {
+  get isUnavailable(): boolean {
     return this.#awaySince !== undefined;
   }
 
@@ -64,10 +64,10 @@ export class Watch {
     return { asked: performance.now(), waited, cpu, turned: () => turned };
   }
 
-  end(call: Call, isAway: boolean): void {
+  end(call: Call, isUnavailable: boolean): void {
     const { asked } = call;
     const answered = performance.now();
-    if (isAway !== this.isAway) this.#turn(answered, isAway);
+    if (isUnavailable !== this.isUnavailable) this.#turn(answered, isUnavailable);
     if (this.#awaySince === undefined) return;
     if (asked < this.#awaySince) this.#wait(asked, answered);
     else this.#record(call, answered);
@@ -106,12 +106,12 @@ export class Watch {
     return Math.min(Math.min(ready, cpuMs) - paused.cpuMs, answered - asked - paused.ms);
   }
 
-  #turn(at: number, isAway: boolean): void {
+  #turn(at: number, isUnavailable: boolean): void {
     if (this.#awaySince !== undefined) {
       this.#absences.push({ from: monotonic(this.#awaySince), until: monotonic(at) });
     }
-    this.#awaySince = isAway ? at : undefined;
-    this.#tell(isAway);
+    this.#awaySince = isUnavailable ? at : undefined;
+    this.#tell(isUnavailable);
   }
 
   /** Returns the results. Call it once, at the end. */

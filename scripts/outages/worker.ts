@@ -45,7 +45,7 @@ class Crowd {
   #asking = 0;
   #failure: unknown;
 
-  constructor(redis: Redis, name: string, pulse: Pulse, tell: (isAway: boolean) => void) {
+  constructor(redis: Redis, name: string, pulse: Pulse, tell: (isUnavailable: boolean) => void) {
     this.#redis = redis;
     this.#pulse = pulse;
     this.#before = holdings(redis);
@@ -109,7 +109,7 @@ class Crowd {
         watch.end(call, true);
       }
     }
-    await sleep(watch.isAway ? 3 : 15);
+    await sleep(watch.isUnavailable ? 3 : 15);
   }
 
   /** Times the same call at the same moment on the limiter without Redis. */
@@ -118,7 +118,7 @@ class Crowd {
     const ask = async () => this.#beside.decide();
     const call = watch.begin();
     await ask();
-    watch.end(call, this.#watches.local.isAway);
+    watch.end(call, this.#watches.local.isUnavailable);
   }
 
   #use(mode: Mode, permits: number): void {
@@ -194,7 +194,9 @@ function work(): void {
       const redis = new Redis(url, { retryStrategy: () => retryMs, socketTimeout });
       redis.on("error", () => {});
       await redis.ping();
-      crowd = new Crowd(redis, name, await Pulse.start(), (isAway) => tell({ isAway }));
+      crowd = new Crowd(redis, name, await Pulse.start(), (isUnavailable) =>
+        tell({ isUnavailable }),
+      );
       tell("asking");
     }
   };

@@ -1,14 +1,14 @@
 import type { Limiter } from "../api/limiter-api.ts";
 import { atLeastZero, checkNumber } from "../ground/check.ts";
 import { LimiterError, PermitsExceedCapacityError } from "../ground/errors.ts";
-import { chain, type Maybe } from "../ground/maybe.ts";
+import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import { emitWarning } from "../ground/node-process.ts";
 import type { Permits } from "../ground/permits.ts";
 
 /** The key of a single number; no policy has this name. */
 const ONLY = "";
 
-type Correction = Maybe<void>;
+type Correction = MaybePromise<void>;
 
 /**
  * Corrects the permits that were taken to those that were used: later callers pay for more, and

@@ -35,7 +35,7 @@ export function decision(
 /**
  * Builds the answer for a request that finds this state.
  *
- * @param from when it would be the head of the line, µs
+ * @param from when it would be the head of the queue, µs
  * @param wait µs until the permits can be used; `Infinity` if it may not wait
  * @param full the index of a policy that rejects it; -1 if there is none
  * @param isFirst whether no caller waits before it

@@ -104,7 +104,7 @@ export class CheckedWaitOptions implements WaitOptions {
   }
 }
 
-/** Rejects unknown options; `Order.turnOf` checks the values. */
+/** Rejects unknown options; `Order.entryOf` checks the values. */
 export function checkShareOptions(options: ShareOptions | undefined): void {
   if (options !== undefined) checkOptions("options", options, SHARE_OPTIONS);
 }
@@ -119,7 +119,7 @@ export function refuseShares(options: ShareOptions | undefined): void {
   );
 }
 
-/** Does not check `share`, `weight` and `priority`: see `Order.turnOf` and `refuseShares`. */
+/** Does not check `share`, `weight` and `priority`: see `Order.entryOf` and `refuseShares`. */
 export function checkWaitOptions(options: WaitOptions | undefined): AbortSignal | undefined {
   if (options === undefined) return undefined;
   if (options instanceof CheckedWaitOptions) return options.signal;

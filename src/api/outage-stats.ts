@@ -3,7 +3,7 @@ import { type DiagnosticsSource, diagnostics } from "../ground/diagnostics.ts";
 import { StoreUnavailableError } from "../ground/errors.ts";
 import { type Amount, sizeOf } from "../ground/permits.ts";
 import type { ProcessCounter } from "../stores/process-counter.ts";
-import { Counts, type LimiterStats, Meter } from "./stats.ts";
+import { CallStats, Counts, type LimiterStats } from "./stats.ts";
 
 /** Whether the store answered the last request; or the limiter is closed. */
 export type StoreState = "ready" | "unavailable" | "closed";
@@ -55,9 +55,9 @@ export class OutageStats {
   }
 
   /** Returns the meter of the limiter, or of one of its keys. @param names the names of the policies */
-  meter(names: readonly string[], key: string | undefined): Meter {
-    const meter = new Meter(this.#source, names, this.counts);
-    return key === undefined ? meter : meter.of(key);
+  callStats(names: readonly string[], key: string | undefined): CallStats {
+    const callStats = new CallStats(this.#source, names, this.counts);
+    return key === undefined ? callStats : callStats.of(key);
   }
 
   get state(): StoreState {

@@ -1,11 +1,11 @@
 /**
- * How a limiter takes part in a combination: see `together.ts`. A limiter offers its member as a
- * method named by the symbol `asMember`, so combinations do not depend on the classes of limiters.
+ * How a limiter takes part in a combination: see `all-or-none.ts`. A limiter offers its participant as a
+ * method named by the symbol `asParticipant`, so combinations do not depend on the classes of limiters.
  */
 
 import { oncePerProcess, VERSION } from "../ground/copies.ts";
 import { LimiterError, QueueFullError, TooManyKeysError } from "../ground/errors.ts";
-import { chain, type Maybe } from "../ground/maybe.ts";
+import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import type {
   Decision,
@@ -17,10 +17,10 @@ import type {
   WaitOptions,
 } from "./limiter-api.ts";
 import { type BacklogLimiter, reserveBehind } from "./reserve-behind.ts";
-import type { Meter } from "./stats.ts";
+import type { CallStats } from "./stats.ts";
 
 /** The answer of one limiter to a request. */
-export interface Look {
+export interface Check {
   /** The decision before permits were taken, or after it. */
   readonly decision: Decision;
   /** Whether this limiter alone would grant the request within the wait that it accepts. */
@@ -35,37 +35,37 @@ export interface Look {
 
 export interface Taken {
   /** Restores the state as if it had not been taken. */
-  undo(): Maybe<unknown>;
+  undo(): MaybePromise<unknown>;
   readonly reservation?: Reservation;
-  readonly place?: HeldPlace;
+  readonly held?: HeldSlots;
 }
 
 /** A lease, in this process or elsewhere. */
-export interface HeldPlace {
-  release(): Maybe<void>;
+export interface HeldSlots {
+  release(): MaybePromise<void>;
   readonly signal?: AbortSignal;
 }
 
 /** The request to one limiter of a combination. */
-export interface Part<M extends Member = Member> {
-  readonly member: M;
+export interface Subrequest<M extends Participant = Participant> {
+  readonly participant: M;
   readonly permits: Permits;
   /** The longest wait that the request accepts, ms; 0: now or not at all. */
   readonly longestMs: number;
   /** If this limiter refuses, the others are asked and charged as if it were absent. */
   readonly isOptional: boolean;
-  /** The share that the request counts for, where the member is a fair concurrency limiter. */
+  /** The share that the request counts for, where the participant is a fair concurrency limiter. */
   readonly share?: ShareOptions | undefined;
 }
 
 /** When a caller stops waiting for a store that is unavailable. */
-export interface Terms {
+export interface StepOptions {
   readonly signal?: AbortSignal | undefined;
   /** ms; absent: never. */
   readonly timeoutMs?: number | undefined;
 }
 
-/** Thrown if the members of a step turn out to be in several slots. Nothing has changed then. */
+/** Thrown if the participants of a step turn out to be in several slots. Nothing has changed then. */
 export class ScatteredError extends LimiterError {
   static readonly code = "SCATTERED";
 
@@ -75,20 +75,20 @@ export class ScatteredError extends LimiterError {
 }
 
 /** Asks limiters that can be asked in one atomic step. Answers are in the order of the parts. */
-export interface Steps {
-  look(parts: readonly Part[], terms: Terms): Maybe<readonly Look[]>;
+export interface AtomicStep {
+  look(parts: readonly Subrequest[], terms: StepOptions): MaybePromise<readonly Check[]>;
   /** Takes from all that pass; takes from none if one that is not optional refuses. */
-  take(parts: readonly Part[], terms: Terms): Maybe<readonly Look[]>;
+  take(parts: readonly Subrequest[], terms: StepOptions): MaybePromise<readonly Check[]>;
 }
 
-export interface Member {
+export interface Participant {
   /** Members with the same steps and the same slot are asked in one step. */
-  readonly steps: Steps;
+  readonly steps: AtomicStep;
   readonly slot: string;
-  /** Called with a request that is made now. Absent: the steps alone decide. See `in-order.ts`. */
+  /** Called with a request that is made now. Absent: the steps alone decide. See `fair.ts`. */
   readonly enter?: Entrance | undefined;
   /** Reports a refusal for which this limiter is a reason. */
-  refused(permits: Permits, look: Look): void;
+  refused(permits: Permits, look: Check): void;
 }
 
 export type Entrance = (permits: Permits) => OrderedRequest;
@@ -103,30 +103,30 @@ export interface OrderedRequest {
   charged(taken: Taken): Taken;
 }
 
-/** The member of a rate limiter. */
-export interface RateMember extends Member {
+/** The participant of a rate limiter. */
+export interface RateParticipant extends Participant {
   /** The error of a request that may not wait either: the queue is full, or the limit is 0. */
-  full(permits: Permits, look: Look): Error;
+  full(permits: Permits, look: Check): Error;
 }
 
-/** The member of a concurrency limiter. */
-export interface PlacesMember extends Member {
-  readonly queue: PlaceQueue;
+/** The participant of a concurrency limiter. */
+export interface ConcurrencyParticipant extends Participant {
+  readonly queue: SlotsQueue;
 }
 
-/** How a caller waits for a place of a concurrency limiter. */
-export interface PlaceQueue {
+/** How a caller waits for a slot of a concurrency limiter. */
+export interface SlotsQueue {
   /**
-   * Waits for a place, then calls `held` and resolves to its result. In this process `held` is called at the
-   * instant of the grant, before any other caller can look, so a place that it gives back at once was never
+   * Waits for a slot, then calls `held` and resolves to its result. In this process `held` is called at the
+   * instant of the grant, before any other caller can look, so a slot that it gives back at once was never
    * seen as taken. It does not throw.
    */
-  acquire<T>(slots: number, options: WaitOptions, held: (place: HeldPlace) => T): Promise<T>;
+  acquire<T>(slots: number, options: WaitOptions, held: (held: HeldSlots) => T): Promise<T>;
   /** The same; resolves to undefined when the time is over, or if no more callers may wait. */
   tryAcquire<T>(
     slots: number,
     wait: TryOptions,
-    held: (place: HeldPlace) => T,
+    held: (held: HeldSlots) => T,
   ): Promise<T | undefined>;
   /** Whether it takes the options that name the share of a call. */
   readonly isFair: boolean;
@@ -134,11 +134,11 @@ export interface PlaceQueue {
   now(): number;
 }
 
-export const asMember: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/member`);
+export const asParticipant: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/member`);
 
 /** What `takeTogether` and `acquireAll` need of a limiter, for one share. */
 export interface BoundLimiter extends Pick<Limiter, "peek" | "reserve" | "refund">, BacklogLimiter {
-  [asMember](): LocalAsked | RateMember;
+  [asParticipant](): LocalAsked | RateParticipant;
 }
 
 export const isFair: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/is-fair`);
@@ -148,7 +148,7 @@ export interface SharedLimiter
   extends Pick<Limiter, "peek" | "reserve" | "refund">,
     BacklogLimiter {
   readonly [isFair]: boolean;
-  [asMember](options?: ShareOptions): LocalAsked | RateMember;
+  [asParticipant](options?: ShareOptions): LocalAsked | RateParticipant;
 }
 
 export function isSharedLimiter(limiter: object): limiter is SharedLimiter {
@@ -162,36 +162,36 @@ export function boundTo(limiter: SharedLimiter, share: ShareOptions): BoundLimit
     reserve: (permits) => limiter.reserve(permits, share),
     refund: (permits) => limiter.refund(permits),
     [reserveBehind]: (permits, backlog) => limiter[reserveBehind](permits, backlog, share),
-    [asMember]: () => limiter[asMember](share),
+    [asParticipant]: () => limiter[asParticipant](share),
   };
 }
 
-/** A limiter on a store makes its member itself; one in this process says what its member needs. */
-export type Participant = Limiter & { [asMember](): LocalAsked | RateMember };
+/** A limiter on a store makes its participant itself; one in this process says what its participant needs. */
+export type Combinable = Limiter & { [asParticipant](): LocalAsked | RateParticipant };
 
-export function memberOf(limiter: Limiter | Participant | BoundLimiter): RateMember {
-  if (!(asMember in limiter)) return new ForeignMember(limiter);
-  const asked = limiter[asMember]();
-  return "steps" in asked ? asked : new LocalMember(limiter as LocalLimiter, asked);
+export function participantOf(limiter: Limiter | Combinable | BoundLimiter): RateParticipant {
+  if (!(asParticipant in limiter)) return new ForeignParticipant(limiter);
+  const asked = limiter[asParticipant]();
+  return "steps" in asked ? asked : new LocalParticipant(limiter as LocalLimiter, asked);
 }
 
 /** Counts and publishes a refusal, as the limiter's own verbs do. */
-export function reportRefusal(meter: Meter, amount: Amount, look: Look): void {
+export function reportRefusal(callStats: CallStats, amount: Amount, look: Check): void {
   const { decision, isFull, error } = look;
-  if (error instanceof TooManyKeysError) meter.refused(amount, "too-many-keys");
-  else meter.refused(amount, isFull ? "queue-full" : "too-long", () => decision);
+  if (error instanceof TooManyKeysError) callStats.refused(amount, "too-many-keys");
+  else callStats.refused(amount, isFull ? "queue-full" : "too-long", () => decision);
 }
 
 /**
  * Whether a request passes that accepts a wait of `longestMs`. If the wait is infinite it cannot.
  */
-export function lookWithin(decision: Decision, longestMs: number): Look {
+export function checkWithin(decision: Decision, longestMs: number): Check {
   const isFull = decision.waitMs === Infinity;
   return { decision, passes: !isFull && decision.waitMs <= longestMs, isFull };
 }
 
 /** A full queue or key table is a refusal. Every other error is rethrown. */
-export function refusalOf(error: unknown, decision: Decision): Look {
+export function refusalOf(error: unknown, decision: Decision): Check {
   const isFull = error instanceof QueueFullError;
   if (!isFull && !(error instanceof TooManyKeysError)) throw error;
   return { decision: { ...decision, allowed: false }, passes: false, isFull, error };
@@ -199,54 +199,54 @@ export function refusalOf(error: unknown, decision: Decision): Look {
 
 // -- limiters in this process --
 
-/** What a limiter in this process must offer to its member. */
+/** What a limiter in this process must offer to its participant. */
 export interface LocalAsked {
   /** Like `decide`, but does not report a refusal. */
   decide(permits: Permits): Decision;
   /** Checks the permits of a request. */
   amount(permits: Permits): Amount;
   /** Returns what counts and publishes refusals. */
-  meter(): Meter;
+  callStats(): CallStats;
   full(permits: Permits): Error;
 }
 
-/** A member that can be asked and charged at once. */
+/** A participant that can be asked and charged at once. */
 export interface Takeable {
-  look(permits: Permits, longestMs: number, share?: ShareOptions): Look;
-  take(permits: Permits, longestMs: number, share?: ShareOptions): Look;
+  look(permits: Permits, longestMs: number, share?: ShareOptions): Check;
+  take(permits: Permits, longestMs: number, share?: ShareOptions): Check;
 }
 
 /** A part of a request to limiters in this process. */
-type LocalPart = Omit<Part, "member"> & { readonly member: Takeable };
+type LocalSubrequest = Omit<Subrequest, "participant"> & { readonly participant: Takeable };
 
-export function lookAtOnce(parts: readonly LocalPart[]): readonly Look[] {
-  return parts.map(({ member, permits, longestMs, share }) => {
-    return member.look(permits, longestMs, share);
+export function checkAtOnce(parts: readonly LocalSubrequest[]): readonly Check[] {
+  return parts.map(({ participant, permits, longestMs, share }) => {
+    return participant.look(permits, longestMs, share);
   });
 }
 
 /** Looks at all at one instant, then takes from all. No other code runs in between. */
-export function takeAtOnce(parts: readonly LocalPart[]): readonly Look[] {
-  const looks = lookAtOnce(parts);
-  const passes = parts.every(({ isOptional }, i) => isOptional || looks[i]?.passes === true);
-  if (!passes) return looks;
-  const answers: Look[] = [];
-  for (const [i, { member, permits, longestMs, isOptional, share }] of parts.entries()) {
-    const before = looks[i] as Look;
-    const answer = before.passes ? member.take(permits, longestMs, share) : before;
+export function takeAtOnce(parts: readonly LocalSubrequest[]): readonly Check[] {
+  const checks = checkAtOnce(parts);
+  const passes = parts.every(({ isOptional }, i) => isOptional || checks[i]?.passes === true);
+  if (!passes) return checks;
+  const answers: Check[] = [];
+  for (const [i, { participant, permits, longestMs, isOptional, share }] of parts.entries()) {
+    const before = checks[i] as Check;
+    const answer = before.passes ? participant.take(permits, longestMs, share) : before;
     // the same limiter occurs twice, or a key table is full
     if (!answer.passes && !isOptional) {
       for (const { taken } of answers.toReversed()) void taken?.undo();
-      return looks.map((look, j) => (j === i ? answer : look));
+      return checks.map((look, j) => (j === i ? answer : look));
     }
     answers.push(answer);
   }
   return answers;
 }
 
-export const localSteps: Steps = /* @__PURE__ */ oncePerProcess("local steps", () => ({
-  look: (parts) => lookAtOnce(parts as readonly Part<LocalMember>[]),
-  take: (parts) => takeAtOnce(parts as readonly Part<LocalMember>[]),
+export const localStep: AtomicStep = /* @__PURE__ */ oncePerProcess("local steps", () => ({
+  look: (parts) => checkAtOnce(parts as readonly Subrequest<LocalParticipant>[]),
+  take: (parts) => takeAtOnce(parts as readonly Subrequest<LocalParticipant>[]),
 }));
 
 /** The verbs of a limiter that answers at once. */
@@ -263,11 +263,11 @@ export class LocalTaker implements Takeable {
     this.#decide = decide;
   }
 
-  look(permits: Permits, longestMs: number): Look {
-    return lookWithin(this.#limiter.peek(permits), longestMs);
+  look(permits: Permits, longestMs: number): Check {
+    return checkWithin(this.#limiter.peek(permits), longestMs);
   }
 
-  take(permits: Permits, longestMs: number): Look {
+  take(permits: Permits, longestMs: number): Check {
     const limiter = this.#limiter;
     try {
       if (longestMs === 0) {
@@ -284,8 +284,8 @@ export class LocalTaker implements Takeable {
   }
 }
 
-export class LocalMember extends LocalTaker implements RateMember {
-  readonly steps = localSteps;
+export class LocalParticipant extends LocalTaker implements RateParticipant {
+  readonly steps = localStep;
   readonly slot = "";
   readonly #asked: LocalAsked;
 
@@ -294,8 +294,8 @@ export class LocalMember extends LocalTaker implements RateMember {
     this.#asked = asked;
   }
 
-  refused(permits: Permits, look: Look): void {
-    reportRefusal(this.#asked.meter(), this.#asked.amount(permits), look);
+  refused(permits: Permits, look: Check): void {
+    reportRefusal(this.#asked.callStats(), this.#asked.amount(permits), look);
   }
 
   full(permits: Permits): Error {
@@ -303,7 +303,7 @@ export class LocalMember extends LocalTaker implements RateMember {
   }
 }
 
-function booked(reservation: Reservation, after: Decision): Look {
+function booked(reservation: Reservation, after: Decision): Check {
   const decision = { ...after, allowed: true, waitMs: reservation.waitMs };
   return { decision, passes: true, taken: { undo: () => reservation.undo(), reservation } };
 }
@@ -313,15 +313,15 @@ function booked(reservation: Reservation, after: Decision): Look {
 type Foreign = Pick<Limiter, "peek" | "decide" | "reserve" | "refund">;
 
 /** A limiter that offers only the public interface: looking and taking are two steps. */
-export class ForeignMember implements RateMember {
-  readonly steps: Steps;
+export class ForeignParticipant implements RateParticipant {
+  readonly steps: AtomicStep;
   readonly slot = "";
   readonly enter: Entrance | undefined;
 
   constructor(limiter: Foreign, enter?: Entrance) {
     this.enter = enter;
     this.steps = {
-      look: (parts) => eachOf(parts, (part) => lookAt(limiter, part)),
+      look: (parts) => eachOf(parts, (part) => checkOne(limiter, part)),
       take: (parts) => eachOf(parts, (part) => takeFrom(limiter, part)),
     };
   }
@@ -334,17 +334,20 @@ export class ForeignMember implements RateMember {
 }
 
 /** Every such limiter has steps of its own, so there is exactly one part. */
-function eachOf(parts: readonly Part[], ask: (part: Part) => Maybe<Look>): Maybe<readonly Look[]> {
-  return chain(ask(parts[0] as Part), (look) => [look]);
+function eachOf(
+  parts: readonly Subrequest[],
+  ask: (part: Subrequest) => MaybePromise<Check>,
+): MaybePromise<readonly Check[]> {
+  return chain(ask(parts[0] as Subrequest), (look) => [look]);
 }
 
-function lookAt(limiter: Foreign, { permits, longestMs }: Part): Maybe<Look> {
+function checkOne(limiter: Foreign, { permits, longestMs }: Subrequest): MaybePromise<Check> {
   return chain(limiter.peek(permits), (decision) => {
-    return lookWithin(decision, longestMs);
+    return checkWithin(decision, longestMs);
   });
 }
 
-function takeFrom(limiter: Foreign, part: Part): Maybe<Look> {
+function takeFrom(limiter: Foreign, part: Subrequest): MaybePromise<Check> {
   const { permits, longestMs } = part;
   if (longestMs === 0) {
     return chain(limiter.decide(permits), (decision) => {
@@ -353,7 +356,7 @@ function takeFrom(limiter: Foreign, part: Part): Maybe<Look> {
     });
   }
   return chain(limiter.peek(permits), (before) => {
-    const look = lookWithin(before, longestMs);
+    const look = checkWithin(before, longestMs);
     if (!look.passes) return look;
     return chain(limiter.reserve(permits), (reservation) => {
       if (reservation.waitMs <= longestMs) return booked(reservation, before);

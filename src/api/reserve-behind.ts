@@ -5,7 +5,7 @@ import type { LocalReservation, Reservation, ShareOptions } from "./limiter-api.
 /**
  * The requests of a caller that makes the next one only after the previous one was granted, although it
  * could have made them all at once: a queue of jobs. Each request is accounted as if it had waited in the
- * limiter's line since the backlog began, right behind the previous one. So a late timer, or a loop that was
+ * limiter's queue since the backlog began, right behind the previous one. So a late timer, or a loop that was
  * blocked, costs the backlog no permits.
  */
 export class Backlog {

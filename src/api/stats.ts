@@ -50,7 +50,7 @@ export type Because = () => { readonly waitMs: number; readonly policy: string }
  * A message about a change that is still under way is published in a microtask, because a
  * subscriber may call the limiter.
  */
-export class Meter {
+export class CallStats {
   readonly counts: Counts;
   readonly #source: DiagnosticsSource;
   readonly #names: readonly string[];
@@ -66,8 +66,8 @@ export class Meter {
   }
 
   /** The meter of one key. It shares the counters. */
-  of(key: string): Meter {
-    return new Meter({ ...this.#source, key }, this.#names, this.counts);
+  of(key: string): CallStats {
+    return new CallStats({ ...this.#source, key }, this.#names, this.counts);
   }
 
   /** Starts a wait. It must be matched by `released`, `expired`, `left` or `ended`. */

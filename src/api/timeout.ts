@@ -1,5 +1,5 @@
 import { LimiterError } from "../ground/errors.ts";
-import type { Maybe } from "../ground/maybe.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
 
 /** The caller's time was over before the store was available again. */
 export class GaveUpError extends LimiterError {
@@ -11,7 +11,7 @@ export class GaveUpError extends LimiterError {
 }
 
 /** Converts GaveUpError to undefined. */
-export function inTime<T>(answer: Maybe<T>): Maybe<T | undefined> {
+export function inTime<T>(answer: MaybePromise<T>): MaybePromise<T | undefined> {
   if (!(answer instanceof Promise)) return answer;
   return answer.catch((error: unknown) => {
     if (error instanceof GaveUpError) return undefined;

@@ -1,5 +1,5 @@
 /**
- * Combines several limiters: a request is granted by all of them, or charged to none. `together.ts`
+ * Combines several limiters: a request is granted by all of them, or charged to none. `all-or-none.ts`
  * says how that is done, and `all-of-wait.ts` how a combination waits.
  */
 
@@ -22,15 +22,15 @@ import {
   shareIn,
 } from "../api/options.ts";
 import {
-  asMember,
-  type Look,
-  memberOf,
-  type PlacesMember,
+  asParticipant,
+  type Check,
+  type ConcurrencyParticipant,
+  participantOf,
   type Taken,
 } from "../api/participant.ts";
 import { inTime } from "../api/timeout.ts";
 import { failCheck } from "../ground/check.ts";
-import { all, chain, type Maybe } from "../ground/maybe.ts";
+import { all, chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { Permits } from "../ground/permits.ts";
 import {
   binds,
@@ -40,9 +40,9 @@ import {
   takeTogether,
   undoAll,
 } from "./all-or-none.ts";
-import { acquireAll, entriesOf, partsOf, type RateEntry, type TakenAll } from "./waiting.ts";
+import { acquireAll, entriesOf, type RateEntry, subrequestsOf, type TakenAll } from "./waiting.ts";
 import {
-  AllOfWithPlaces,
+  AllOfWithSlots,
   type Combination,
   combined,
   type LeasingLimiter,
@@ -55,7 +55,7 @@ export interface LocalPlaces extends Places {
 }
 export interface Places {
   tryAcquire(slots?: number): unknown;
-  [asMember](): PlacesMember;
+  [asParticipant](): ConcurrencyParticipant;
 }
 
 /**
@@ -72,7 +72,7 @@ export interface Places {
  * @returns a limiter; its quick verbs return at once if those of all its limiters do. In its
  *   decisions a policy of the second limiter gets "#2" after its name where that name is already in
  *   use, and so on. With a concurrency limiter among them, the verbs return leases, and `release()`
- *   frees the place; every lease has used one permit of each rate limiter
+ *   frees the slot; every lease has used one permit of each rate limiter
  * @throws TypeError on an argument that is not a limiter
  * @example
  * const limiter = allOf(everyone, perUser.for(user), perAddress.for(address));
@@ -89,22 +89,22 @@ export function allOf(
   ...limiters: readonly (Limiter | Places | LocalLeasingLimiter | LeasingLimiter)[]
 ): Limiter | LocalLeasingLimiter | LeasingLimiter {
   const rates: RateEntry[] = [];
-  const places: PlacesMember[] = [];
+  const slotsLimiters: ConcurrencyParticipant[] = [];
   for (const [i, limiter] of limiters.entries()) {
     if (isCombination(limiter)) {
       rates.push(...limiter[combined].rates);
-      places.push(...limiter[combined].places);
+      slotsLimiters.push(...limiter[combined].slotsLimiters);
     } else if (isRate(limiter)) {
-      rates.push({ limiter, member: memberOf(limiter) });
-    } else if (isPlaces(limiter)) {
-      places.push(limiter[asMember]());
+      rates.push({ limiter, participant: participantOf(limiter) });
+    } else if (isSlots(limiter)) {
+      slotsLimiters.push(limiter[asParticipant]());
     } else {
       failCheck(`allOf: argument ${i + 1}`, "a limiter (of a KeyedLimiter pass for(key))", limiter);
     }
   }
   if (limiters.length === 0) throw new TypeError("allOf needs a limiter");
-  if (places.length === 0) return new AllOf(rates);
-  return new AllOfWithPlaces(places, rates) as LocalLeasingLimiter | LeasingLimiter;
+  if (slotsLimiters.length === 0) return new AllOf(rates);
+  return new AllOfWithSlots(slotsLimiters, rates) as LocalLeasingLimiter | LeasingLimiter;
 }
 
 function isCombination(limiter: unknown): limiter is Combination {
@@ -115,8 +115,8 @@ function isRate(limiter: unknown): limiter is Limiter {
   return typeof (limiter as Partial<Limiter> | null)?.reserve === "function";
 }
 
-function isPlaces(limiter: unknown): limiter is Places {
-  return typeof limiter === "object" && limiter !== null && asMember in limiter;
+function isSlots(limiter: unknown): limiter is Places {
+  return typeof limiter === "object" && limiter !== null && asParticipant in limiter;
 }
 
 class AllOf implements Limiter, Combination {
@@ -127,7 +127,7 @@ class AllOf implements Limiter, Combination {
   }
 
   get [combined](): Combination[typeof combined] {
-    return { rates: this.entries, places: [] };
+    return { rates: this.entries, slotsLimiters: [] };
   }
 
   async acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
@@ -142,7 +142,7 @@ class AllOf implements Limiter, Combination {
   tryAcquire(options: TryOptions): Promise<boolean>;
   tryAcquire(permits: Permits | undefined): boolean;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
-  tryAcquire(permits: Permits | TryOptions = 1, wait?: number | TryOptions): Maybe<boolean> {
+  tryAcquire(permits: Permits | TryOptions = 1, wait?: number | TryOptions): MaybePromise<boolean> {
     if (wait !== undefined) return this.#tryWithin(permits as Permits, wait);
     if (isTryOptions(permits)) return this.#tryWithin(1, permits);
     const taken = inTime(this.#take(permits, 0, undefined, { timeoutMs: 0 }));
@@ -157,47 +157,47 @@ class AllOf implements Limiter, Combination {
     const together = await inTime(this.#take(permits, timeoutMs, options, { timeoutMs, signal }));
     if (!together?.passes) return false;
     if (timeoutMs > 0) {
-      await new AllReserved(permits, together.looks as readonly Look[]).ready({ signal });
+      await new AllReserved(permits, together.checks as readonly Check[]).ready({ signal });
     }
     return true;
   }
 
-  reserve(permits: Permits = 1, options?: ShareOptions): Maybe<AllReserved> {
+  reserve(permits: Permits = 1, options?: ShareOptions): MaybePromise<AllReserved> {
     checkShareOptions(options);
-    return chain(this.#take(permits, Infinity, options), ({ passes, looks }) => {
-      if (passes) return new AllReserved(permits, looks as readonly Look[]);
-      const failed = looks.findIndex((look) => look?.passes === false);
-      const look = looks[failed] as Look;
-      throw look.error ?? (this.entries[failed] as RateEntry).member.full(permits, look);
+    return chain(this.#take(permits, Infinity, options), ({ passes, checks }) => {
+      if (passes) return new AllReserved(permits, checks as readonly Check[]);
+      const failed = checks.findIndex((look) => look?.passes === false);
+      const look = checks[failed] as Check;
+      throw look.error ?? (this.entries[failed] as RateEntry).participant.full(permits, look);
     });
   }
 
-  decide(permits: Permits = 1, options?: ShareOptions): Maybe<Decision> {
+  decide(permits: Permits = 1, options?: ShareOptions): MaybePromise<Decision> {
     checkShareOptions(options);
-    return chain(this.#take(permits, 0, options), ({ passes, looks }) => {
-      return { ...merge(looks), allowed: passes, ...(passes && { waitMs: 0 }) };
+    return chain(this.#take(permits, 0, options), ({ passes, checks }) => {
+      return { ...merge(checks), allowed: passes, ...(passes && { waitMs: 0 }) };
     });
   }
 
-  peek(permits: Permits = 1, options?: ShareOptions): Maybe<Decision> {
+  peek(permits: Permits = 1, options?: ShareOptions): MaybePromise<Decision> {
     checkShareOptions(options);
-    const parts = partsOf(entriesOf(this.entries, options), permits, 0);
-    return chain(lookTogether(parts), ({ looks }) => merge(looks));
+    const parts = subrequestsOf(entriesOf(this.entries, options), permits, 0);
+    return chain(lookTogether(parts), ({ checks }) => merge(checks));
   }
 
-  charge(permits: Permits): Maybe<void> {
+  charge(permits: Permits): MaybePromise<void> {
     return this.#each(permits, (limiter) => limiter.charge(permits));
   }
 
-  refund(permits: Permits): Maybe<void> {
+  refund(permits: Permits): MaybePromise<void> {
     return this.#each(permits, (limiter) => limiter.refund(permits));
   }
 
-  pause(ms: number): Maybe<void> {
+  pause(ms: number): MaybePromise<void> {
     return settleAll(this.entries.map(({ limiter }) => limiter.pause(ms)));
   }
 
-  reset(): Maybe<void> {
+  reset(): MaybePromise<void> {
     return settleAll(this.entries.map(({ limiter }) => limiter.reset()));
   }
 
@@ -210,8 +210,8 @@ class AllOf implements Limiter, Combination {
     longestMs: number,
     options: ShareOptions | undefined,
     terms = {},
-  ): Maybe<Together> {
-    const parts = partsOf(entriesOf(this.entries, options), permits, longestMs);
+  ): MaybePromise<Together> {
+    const parts = subrequestsOf(entriesOf(this.entries, options), permits, longestMs);
     return chain(takeTogether(parts, terms), (together) => {
       if (!together.passes) reportRefusal(parts, together);
       return together;
@@ -219,7 +219,7 @@ class AllOf implements Limiter, Combination {
   }
 
   /** Checks that all limiters accept the permits before it changes any of them. */
-  #each(permits: Permits, action: (limiter: Limiter) => Maybe<void>): Maybe<void> {
+  #each(permits: Permits, action: (limiter: Limiter) => MaybePromise<void>): MaybePromise<void> {
     return chain(this.peek(permits), () =>
       settleAll(this.entries.map(({ limiter }) => action(limiter))),
     );
@@ -229,13 +229,13 @@ class AllOf implements Limiter, Combination {
 class AllReserved implements Reservation {
   readonly permits: Permits;
   readonly waitMs: number;
-  readonly #looks: readonly Look[];
+  readonly #checks: readonly Check[];
   readonly #reservations: readonly Reservation[];
 
-  constructor(permits: Permits, looks: readonly Look[]) {
+  constructor(permits: Permits, checks: readonly Check[]) {
     this.permits = permits;
-    this.#looks = looks;
-    this.#reservations = looks.map(({ taken }) => (taken as Taken).reservation as Reservation);
+    this.#checks = checks;
+    this.#reservations = checks.map(({ taken }) => (taken as Taken).reservation as Reservation);
     this.waitMs = Math.max(...this.#reservations.map(({ waitMs }) => waitMs));
   }
 
@@ -243,34 +243,34 @@ class AllReserved implements Reservation {
     try {
       return Math.max(...(await Promise.all(this.#reservations.map((one) => one.ready(options)))));
     } catch (error) {
-      void undoAll(this.#looks);
+      void undoAll(this.#checks);
       throw error;
     }
   }
 
-  cancel(): Maybe<boolean> {
+  cancel(): MaybePromise<boolean> {
     if (this.waitMs === 0) return false;
     return chain(all(this.#reservations.map((one) => one.cancel())), (cancelled) => {
       if (!cancelled.includes(true)) return false;
       // the reservations that could be used at once cannot be cancelled; they are undone instead
-      const rest = this.#looks.filter((_, i) => !cancelled[i]);
+      const rest = this.#checks.filter((_, i) => !cancelled[i]);
       return chain(undoAll(rest), () => true);
     });
   }
 
-  undo(): Maybe<void> {
+  undo(): MaybePromise<void> {
     return settleAll(this.#reservations.map((one) => one.undo()));
   }
 
-  settle(actual: Permits): Maybe<void> {
+  settle(actual: Permits): MaybePromise<void> {
     return settleAll(this.#reservations.map((one) => one.settle(actual)));
   }
 }
 
 /** Merges the decisions into one. The limiter with the longest wait gives the headline numbers. */
-function merge(looks: readonly (Look | undefined)[]): Decision {
+function merge(checks: readonly (Check | undefined)[]): Decision {
   const policies: Record<string, PolicyStatus> = {};
-  const named = looks.flatMap((look, i) => {
+  const named = checks.flatMap((look, i) => {
     // its store is away, and another limiter refuses
     if (look === undefined) return [];
     const { decision } = look;
@@ -287,6 +287,6 @@ function merge(looks: readonly (Look | undefined)[]): Decision {
   return { ...binding, policies };
 }
 
-function settleAll(results: readonly Maybe<void>[]): Maybe<void> {
+function settleAll(results: readonly MaybePromise<void>[]): MaybePromise<void> {
   return chain(all<unknown>(results), () => {});
 }

@@ -23,14 +23,14 @@
 
 import type { Decision } from "../api/limiter-api.ts";
 import {
-  type Look,
-  localSteps,
-  type Part,
+  type AtomicStep,
+  type Check,
+  localStep,
   ScatteredError,
-  type Steps,
-  type Terms,
+  type StepOptions,
+  type Subrequest,
 } from "../api/participant.ts";
-import { all, chain, type Maybe } from "../ground/maybe.ts";
+import { all, chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import { askInOrder } from "./fair.ts";
 
 export interface Together {
@@ -39,60 +39,68 @@ export interface Together {
    */
   readonly passes: boolean;
   /** In the order of the parts; undefined for an optional part that could not be asked. */
-  readonly looks: readonly (Look | undefined)[];
+  readonly checks: readonly (Check | undefined)[];
 }
 
 interface Group {
-  readonly steps: Steps;
+  readonly steps: AtomicStep;
   readonly slot: string;
-  readonly parts: Part[];
+  readonly parts: Subrequest[];
   /** The index of each part in the whole request. */
   readonly at: number[];
 }
 
 /** The answer of one group; `error`: the group could not be asked. */
-interface LookAnswer {
+interface CheckAnswer {
   readonly group: Group;
-  readonly looks: readonly (Look | undefined)[];
+  readonly checks: readonly (Check | undefined)[];
   readonly error?: unknown;
 }
 
-const NO_TERMS: Terms = {};
+const NO_TERMS: StepOptions = {};
 
 /** Takes from all limiters, or from none. */
-export function takeTogether(parts: readonly Part[], terms = NO_TERMS): Maybe<Together> {
+export function takeTogether(
+  parts: readonly Subrequest[],
+  terms = NO_TERMS,
+): MaybePromise<Together> {
   return withGroups(parts, (groups) => takeGroups(parts, groups, terms));
 }
 
 /** Returns what `takeTogether` would return, without taking anything. */
-export function lookTogether(parts: readonly Part[], terms = NO_TERMS): Maybe<Together> {
+export function lookTogether(
+  parts: readonly Subrequest[],
+  terms = NO_TERMS,
+): MaybePromise<Together> {
   return withGroups(parts, (groups) =>
     chain(askAll("look", groups, terms), (answers) => conclude(parts, answers)),
   );
 }
 
 /** Counts and publishes the refusal for each limiter that is a reason for it. */
-export function reportRefusal(parts: readonly Part[], { looks }: Together): void {
-  parts.forEach(({ member, permits, isOptional }, i) => {
-    const look = looks[i];
-    if (!isOptional && look?.passes === false) member.refused(permits, look);
+export function reportRefusal(parts: readonly Subrequest[], { checks }: Together): void {
+  parts.forEach(({ participant, permits, isOptional }, i) => {
+    const look = checks[i];
+    if (!isOptional && look?.passes === false) participant.refused(permits, look);
   });
 }
 
 /** Gives back what was taken, the last first. A failure costs permits and nothing else. */
-export function undoAll(looks: readonly (Pick<Look, "taken"> | undefined)[]): Maybe<unknown> {
-  const undone = looks.toReversed().map((look) => {
+export function undoAll(
+  checks: readonly (Pick<Check, "taken"> | undefined)[],
+): MaybePromise<unknown> {
+  const undone = checks.toReversed().map((look) => {
     const taken = look?.taken;
     return taken === undefined ? undefined : settled(() => taken.undo());
   });
   return all(undone);
 }
 
-/** Forms smaller groups and asks again if the members turn out to be in several slots. */
+/** Forms smaller groups and asks again if the participants turn out to be in several slots. */
 function withGroups(
-  parts: readonly Part[],
-  ask: (groups: readonly Group[]) => Maybe<Together>,
-): Maybe<Together> {
+  parts: readonly Subrequest[],
+  ask: (groups: readonly Group[]) => MaybePromise<Together>,
+): MaybePromise<Together> {
   const together = ask(groupsOf(parts));
   if (!(together instanceof Promise)) return together;
   return together.catch((error: unknown) => {
@@ -101,10 +109,10 @@ function withGroups(
   });
 }
 
-function groupsOf(parts: readonly Part[]): readonly Group[] {
+function groupsOf(parts: readonly Subrequest[]): readonly Group[] {
   const groups: Group[] = [];
   parts.forEach((part, i) => {
-    const { steps, slot } = part.member;
+    const { steps, slot } = part.participant;
     let group = groups.find((one) => one.steps === steps && one.slot === slot);
     if (group === undefined) {
       group = { steps, slot, parts: [], at: [] };
@@ -117,30 +125,30 @@ function groupsOf(parts: readonly Part[]): readonly Group[] {
 }
 
 function takeGroups(
-  parts: readonly Part[],
+  parts: readonly Subrequest[],
   groups: readonly Group[],
-  terms: Terms,
-): Maybe<Together> {
+  terms: StepOptions,
+): MaybePromise<Together> {
   const [only] = groups;
   if (only !== undefined && groups.length === 1) {
     return chain(ask("take", only, terms), (answer) => conclude(parts, [answer]));
   }
-  const here = groups.filter(({ steps }) => steps === localSteps);
-  const elsewhere = groups.filter(({ steps }) => steps !== localSteps);
-  return chain(askAll("look", here, terms), (looks) => {
-    if (!looks.every(isPassing)) {
+  const here = groups.filter(({ steps }) => steps === localStep);
+  const elsewhere = groups.filter(({ steps }) => steps !== localStep);
+  return chain(askAll("look", here, terms), (checks) => {
+    if (!checks.every(isPassing)) {
       // a refusal is reported even while the store is unavailable
       const lookAtAll = settled(() => askAll("look", elsewhere, terms));
       return chain(lookAtAll, (others = []) =>
-        conclude(parts, [...looks, ...(others as readonly LookAnswer[])]),
+        conclude(parts, [...checks, ...(others as readonly CheckAnswer[])]),
       );
     }
     return chain(takeElsewhere(elsewhere, terms), (taken) => {
-      if (!taken.every(isPassing)) return conclude(parts, [...looks, ...taken]);
+      if (!taken.every(isPassing)) return conclude(parts, [...checks, ...taken]);
       return chain(askAll("take", here, terms), (last) => {
         const answers = [...taken, ...last];
         if (last.every(isPassing)) return conclude(parts, answers);
-        return chain(undoAll(taken.flatMap((answer) => answer.looks)), () =>
+        return chain(undoAll(taken.flatMap((answer) => answer.checks)), () =>
           conclude(parts, answers),
         );
       });
@@ -149,14 +157,17 @@ function takeGroups(
 }
 
 /** Takes from one group in a single step; looks at several groups first. */
-function takeElsewhere(groups: readonly Group[], terms: Terms): Maybe<readonly LookAnswer[]> {
+function takeElsewhere(
+  groups: readonly Group[],
+  terms: StepOptions,
+): MaybePromise<readonly CheckAnswer[]> {
   if (groups.length === 1) return askAll("take", groups, terms);
-  return chain(askAll("look", groups, terms), (looks) => {
-    if (!looks.every(isPassing)) return looks;
+  return chain(askAll("look", groups, terms), (checks) => {
+    if (!checks.every(isPassing)) return checks;
     return chain(askAll("take", groups, terms, true), (answers) => {
       const failed = answers.find(({ error }) => error !== undefined);
       if (failed === undefined && answers.every(isPassing)) return answers;
-      const taken = answers.flatMap((answer) => answer.looks);
+      const taken = answers.flatMap((answer) => answer.checks);
       return chain(undoAll(taken), () => {
         if (failed !== undefined) throw failed.error;
         return answers;
@@ -172,52 +183,52 @@ function takeElsewhere(groups: readonly Group[], terms: Terms): Maybe<readonly L
 function askAll(
   verb: "look" | "take",
   groups: readonly Group[],
-  terms: Terms,
+  terms: StepOptions,
   keepsErrors = false,
-): Maybe<readonly LookAnswer[]> {
+): MaybePromise<readonly CheckAnswer[]> {
   return all(groups.map((group) => ask(verb, group, terms, keepsErrors)));
 }
 
 function ask(
   verb: "look" | "take",
   group: Group,
-  terms: Terms,
+  terms: StepOptions,
   keepsErrors = false,
-): Maybe<LookAnswer> {
+): MaybePromise<CheckAnswer> {
   const { steps, parts } = group;
-  const failed = (error: unknown): LookAnswer => {
+  const failed = (error: unknown): CheckAnswer => {
     // optional parts refuse no request, even if they cannot be asked
     if (parts.every(({ isOptional }) => isOptional) && !(error instanceof ScatteredError)) {
-      return { group, looks: parts.map(() => undefined) };
+      return { group, checks: parts.map(() => undefined) };
     }
-    if (keepsErrors) return { group, looks: [], error };
+    if (keepsErrors) return { group, checks: [], error };
     throw error;
   };
   try {
     const asked = askInOrder(verb, steps, parts, terms);
-    if (!(asked instanceof Promise)) return { group, looks: asked };
-    return asked.then((looks) => ({ group, looks }), failed);
+    if (!(asked instanceof Promise)) return { group, checks: asked };
+    return asked.then((checks) => ({ group, checks }), failed);
   } catch (error) {
     return failed(error);
   }
 }
 
-function isPassing({ group, looks }: LookAnswer): boolean {
-  return group.parts.every(({ isOptional }, i) => isOptional || looks[i]?.passes === true);
+function isPassing({ group, checks }: CheckAnswer): boolean {
+  return group.parts.every(({ isOptional }, i) => isOptional || checks[i]?.passes === true);
 }
 
-function conclude(parts: readonly Part[], answers: readonly LookAnswer[]): Together {
-  const looks = parts.map((): Look | undefined => undefined);
-  for (const { group, looks: own } of answers) {
-    group.at.forEach((place, i) => {
-      looks[place] = own[i];
+function conclude(parts: readonly Subrequest[], answers: readonly CheckAnswer[]): Together {
+  const checks = parts.map((): Check | undefined => undefined);
+  for (const { group, checks: own } of answers) {
+    group.at.forEach((index, i) => {
+      checks[index] = own[i];
     });
   }
-  return { passes: answers.every(isPassing), looks };
+  return { passes: answers.every(isPassing), checks };
 }
 
 /** Converts a failure to undefined. */
-function settled<T>(action: () => Maybe<T>): Maybe<T | undefined> {
+function settled<T>(action: () => MaybePromise<T>): MaybePromise<T | undefined> {
   try {
     const done = action();
     return done instanceof Promise ? done.catch(() => undefined) : done;

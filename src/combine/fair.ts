@@ -4,25 +4,25 @@
  * not, nothing is taken. What is taken is charged to the share of the call.
  */
 
-import type { Look, Part, Steps, Terms } from "../api/participant.ts";
-import { chain, type Maybe } from "../ground/maybe.ts";
+import type { AtomicStep, Check, StepOptions, Subrequest } from "../api/participant.ts";
+import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 
 /** Asks the limiters of one group in one step. Only looks at them where other callers go first. */
 export function askInOrder(
-  verb: keyof Steps,
-  steps: Steps,
-  parts: readonly Part[],
-  terms: Terms,
-): Maybe<readonly Look[]> {
-  const entries = parts.map(({ member, permits, longestMs, isOptional }) => {
-    const request = member.enter?.(permits);
+  verb: keyof AtomicStep,
+  steps: AtomicStep,
+  parts: readonly Subrequest[],
+  terms: StepOptions,
+): MaybePromise<readonly Check[]> {
+  const entries = parts.map(({ participant, permits, longestMs, isOptional }) => {
+    const request = participant.enter?.(permits);
     // a request that accepts a wait is booked in the store at once
     const isNow = longestMs === 0;
     return request && { request, isNow, isBehind: isNow && !isOptional && !request.isNext };
   });
   const isBehind = entries.some((entry) => entry?.isBehind);
-  return chain(steps[isBehind ? "look" : verb](parts, terms), (looks) =>
-    looks.map((look, i) => {
+  return chain(steps[isBehind ? "look" : verb](parts, terms), (checks) =>
+    checks.map((look, i) => {
       const entry = entries[i];
       if (entry === undefined) return look;
       if (look.taken !== undefined) return { ...look, taken: entry.request.charged(look.taken) };

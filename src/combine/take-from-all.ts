@@ -1,7 +1,7 @@
 /** The general form of a combination: each limiter has its own permits and wait, and may be optional. */
 
 import type { Decision, Limiter, LocalLimiter, Reservation } from "../api/limiter-api.ts";
-import { memberOf, type Part } from "../api/participant.ts";
+import { participantOf, type Subrequest } from "../api/participant.ts";
 import {
   atLeastZeroOrInfinity,
   checkBoolean,
@@ -9,7 +9,7 @@ import {
   checkOptions,
   failCheck,
 } from "../ground/check.ts";
-import { chain, type Maybe } from "../ground/maybe.ts";
+import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { Permits } from "../ground/permits.ts";
 import { reportRefusal, takeTogether, undoAll } from "./all-or-none.ts";
 
@@ -73,17 +73,17 @@ const OPTIONS: readonly (keyof TakeRequest)[] = ["limiter", "permits", "timeoutM
  */
 export function takeFromAll(requests: readonly TakeRequest<LocalLimiter>[]): TakenFromAll;
 export function takeFromAll(requests: readonly TakeRequest[]): TakenFromAll | Promise<TakenFromAll>;
-export function takeFromAll(requests: readonly TakeRequest[]): Maybe<TakenFromAll> {
+export function takeFromAll(requests: readonly TakeRequest[]): MaybePromise<TakenFromAll> {
   if (!Array.isArray(requests) || requests.length === 0) {
     failCheck("requests", "an array with a request", requests);
   }
   const parts = requests.map(partOf);
   return chain(takeTogether(parts), (together) => {
-    const { passes, looks } = together;
+    const { passes, checks } = together;
     if (!passes) reportRefusal(parts, together);
     return {
       allowed: passes,
-      results: looks.map(
+      results: checks.map(
         (look) =>
           look && {
             allowed: look.passes,
@@ -91,12 +91,12 @@ export function takeFromAll(requests: readonly TakeRequest[]): Maybe<TakenFromAl
             reservation: look.taken?.reservation,
           },
       ),
-      undo: () => chain(undoAll(looks), () => {}),
+      undo: () => chain(undoAll(checks), () => {}),
     };
   });
 }
 
-function partOf(request: TakeRequest, i: number): Part {
+function partOf(request: TakeRequest, i: number): Subrequest {
   checkOptions(`requests[${i}]`, request, OPTIONS);
   const { limiter, permits = 1, timeoutMs = 0, optional = false } = request;
   if (typeof (Object(limiter) as Partial<Limiter>).reserve !== "function") {
@@ -104,5 +104,10 @@ function partOf(request: TakeRequest, i: number): Part {
   }
   checkNumber(`requests[${i}].timeoutMs`, timeoutMs, atLeastZeroOrInfinity);
   checkBoolean(`requests[${i}].optional`, optional);
-  return { member: memberOf(limiter), permits, longestMs: timeoutMs, isOptional: optional };
+  return {
+    participant: participantOf(limiter),
+    permits,
+    longestMs: timeoutMs,
+    isOptional: optional,
+  };
 }

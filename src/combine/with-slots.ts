@@ -2,31 +2,31 @@
 
 import type { ShareOptions, TryOptions, WaitOptions } from "../api/limiter-api.ts";
 import { checkTryOptions, checkWaitOptions, shareIn } from "../api/options.ts";
-import type { HeldPlace, PlacesMember, Taken } from "../api/participant.ts";
+import type { ConcurrencyParticipant, HeldSlots, Taken } from "../api/participant.ts";
 import { type RunOptions, tryArguments } from "../api/slots-options.ts";
 import { inTime } from "../api/timeout.ts";
 import { checkFunction, checkNumber, wholeAtLeastOne } from "../ground/check.ts";
 import { VERSION } from "../ground/copies.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
-import { chain, type Maybe } from "../ground/maybe.ts";
+import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import { reportRefusal, takeTogether } from "./all-or-none.ts";
 import {
   acquireAll,
   entriesOf,
-  partsOf,
   type RateEntry,
   shareOf,
+  subrequestsOf,
   type TakenAll,
 } from "./waiting.ts";
 
-/** A place of each concurrency limiter of a combination, held until it is released. */
+/** A slot of each concurrency limiter of a combination, held until it is released. */
 export interface CombinedLease extends AsyncDisposable {
   /**
-   * Aborted when one of the places may be lost: see `RedisLease`. Never aborted where all places
+   * Aborted when one of the slots may be lost: see `RedisLease`. Never aborted where all slots
    * are in this process.
    */
   readonly signal: AbortSignal;
-  /** Gives the places back. A second call does nothing. Never rejects. */
+  /** Gives the slots back. A second call does nothing. Never rejects. */
   release(): Promise<void>;
 }
 
@@ -34,7 +34,7 @@ export interface CombinedLease extends AsyncDisposable {
 export interface LocalCombinedLease extends Disposable, AsyncDisposable {
   /** Never aborted. */
   readonly signal: AbortSignal;
-  /** Gives the places back. A second call does nothing. */
+  /** Gives the slots back. A second call does nothing. */
   release(): void;
 }
 
@@ -95,24 +95,24 @@ export interface LocalLeasingLimiter {
   run<T>(fn: (lease: LocalCombinedLease) => T | PromiseLike<T>, options?: RunOptions): Promise<T>;
 }
 
-/** The members of a combination. A combination of combinations has the members of all. */
+/** The participants of a combination. A combination of combinations has the participants of all. */
 export const combined: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/combined`);
 
 export interface Combination {
   readonly [combined]: {
     readonly rates: readonly RateEntry[];
-    readonly places: readonly PlacesMember[];
+    readonly slotsLimiters: readonly ConcurrencyParticipant[];
   };
 }
 
-export class AllOfWithPlaces implements Combination {
+export class AllOfWithSlots implements Combination {
   readonly [combined]: Combination[typeof combined];
 
-  constructor(places: readonly PlacesMember[], rates: readonly RateEntry[]) {
-    this[combined] = { rates, places };
+  constructor(slotsLimiters: readonly ConcurrencyParticipant[], rates: readonly RateEntry[]) {
+    this[combined] = { rates, slotsLimiters };
   }
 
-  async acquire(slots = 1, options?: WaitOptions): Promise<PlacesLease> {
+  async acquire(slots = 1, options?: WaitOptions): Promise<CombinedLease> {
     const signal = checkWaitOptions(options);
     signal?.throwIfAborted();
     const entries = this.#entries(checkNumber("slots", slots, wholeAtLeastOne), options);
@@ -124,18 +124,18 @@ export class AllOfWithPlaces implements Combination {
   tryAcquire(
     first: number | TryOptions = 1,
     longest?: number | TryOptions,
-  ): Maybe<PlacesLease | undefined> {
+  ): MaybePromise<CombinedLease | undefined> {
     const { slots: asked, wait } = tryArguments(first, longest);
     if (wait !== undefined) return this.#tryWithin(asked, wait);
-    const parts = partsOf(this.#entries(checkNumber("slots", asked, wholeAtLeastOne)), 1, 0);
+    const parts = subrequestsOf(this.#entries(checkNumber("slots", asked, wholeAtLeastOne)), 1, 0);
     return chain(inTime(takeTogether(parts, { timeoutMs: 0 })), (together) => {
-      if (together?.passes) return leaseOf(together.looks.flatMap((look) => look?.taken ?? []));
+      if (together?.passes) return leaseOf(together.checks.flatMap((look) => look?.taken ?? []));
       if (together !== undefined) reportRefusal(parts, together);
       return undefined;
     });
   }
 
-  async #tryWithin(asked: unknown, wait: number | TryOptions): Promise<PlacesLease | undefined> {
+  async #tryWithin(asked: unknown, wait: number | TryOptions): Promise<CombinedLease | undefined> {
     const { micros, signal } = checkTryOptions(wait);
     signal?.throwIfAborted();
     const slots = checkNumber("slots", asked, wholeAtLeastOne);
@@ -146,7 +146,7 @@ export class AllOfWithPlaces implements Combination {
     return taken && leaseOf(taken.taken);
   }
 
-  async run<T>(fn: (lease: PlacesLease) => T | PromiseLike<T>, options?: RunOptions): Promise<T> {
+  async run<T>(fn: (lease: CombinedLease) => T | PromiseLike<T>, options?: RunOptions): Promise<T> {
     checkFunction("fn", fn);
     const { slots, ...wait } = options ?? {};
     const lease = await this.acquire(slots, options && wait);
@@ -157,36 +157,36 @@ export class AllOfWithPlaces implements Combination {
     }
   }
 
-  /** The members for calls for that many slots and of that share. */
+  /** The participants for calls for that many slots and of that share. */
   #entries(slots: number, options?: ShareOptions) {
-    const { places, rates } = this[combined];
+    const { slotsLimiters, rates } = this[combined];
     const share = shareOf(options);
-    const isFair = places.some(({ queue }) => queue.isFair);
-    const placesOfShare = places.map((member) => {
-      return { member, slots, share: member.queue.isFair ? share : undefined };
+    const isFair = slotsLimiters.some(({ queue }) => queue.isFair);
+    const slotsOfShare = slotsLimiters.map((participant) => {
+      return { participant, slots, share: participant.queue.isFair ? share : undefined };
     });
-    return [...placesOfShare, ...entriesOf(rates, options, isFair)];
+    return [...slotsOfShare, ...entriesOf(rates, options, isFair)];
   }
 }
 
-function leaseOf(taken: readonly Taken[]): PlacesLease {
-  return new PlacesLease(taken.flatMap(({ place }) => place ?? []));
+function leaseOf(taken: readonly Taken[]): CombinedLease {
+  return new HeldAll(taken.flatMap(({ held }) => held ?? []));
 }
 
-class PlacesLease {
-  readonly #places: readonly HeldPlace[];
+class HeldAll {
+  readonly #slotsLimiters: readonly HeldSlots[];
 
-  constructor(places: readonly HeldPlace[]) {
-    this.#places = places;
+  constructor(slotsLimiters: readonly HeldSlots[]) {
+    this.#slotsLimiters = slotsLimiters;
   }
 
   get signal(): AbortSignal {
-    return AbortSignal.any(this.#places.flatMap(({ signal }) => signal ?? []));
+    return AbortSignal.any(this.#slotsLimiters.flatMap(({ signal }) => signal ?? []));
   }
 
-  /** A place releases itself at most once, so a second call does nothing. */
+  /** A slot releases itself at most once, so a second call does nothing. */
   release(): undefined & Promise<void> {
-    const released = this.#places.map((place) => place.release());
+    const released = this.#slotsLimiters.map((held) => held.release());
     const isElsewhere = released.some((one) => one instanceof Promise);
     // the overloads of `allOf` give the caller the exact type
     return (isElsewhere ? Promise.all(released).then(() => {}) : undefined) as never;

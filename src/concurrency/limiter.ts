@@ -22,9 +22,9 @@ import {
   type OnFull,
   shareIn,
 } from "../api/options.ts";
-import { asMember, type PlacesMember } from "../api/participant.ts";
+import { asParticipant, type ConcurrencyParticipant } from "../api/participant.ts";
 import { type RunOptions, tryArguments } from "../api/slots-options.ts";
-import { type Counted, type LimiterStats, Meter } from "../api/stats.ts";
+import { CallStats, type Counted, type LimiterStats } from "../api/stats.ts";
 import {
   CREATE,
   checkCreated,
@@ -36,7 +36,7 @@ import {
 import type { Clock } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
-import { Caller } from "../queue/caller.ts";
+import { LocalCaller } from "../queue/local-caller.ts";
 import { FIFO, type Order, orderIn } from "../queue/order.ts";
 import { WaiterQueue } from "../queue/waiter-queue.ts";
 import { type Lease, LocalLease } from "./local-lease.ts";
@@ -68,10 +68,13 @@ export interface ConcurrencyOptions {
 const CONCURRENCY_OPTIONS = ["maxWaiting", "onFull", "order", "name", "clock"] as const;
 
 /** A call that waits for slots. */
-class LeaseCaller extends Caller {
+class LeaseCaller extends LocalCaller {
   readonly #lease: (slots: number) => Lease;
 
-  constructor(lease: (slots: number) => Lease, ...caller: ConstructorParameters<typeof Caller>) {
+  constructor(
+    lease: (slots: number) => Lease,
+    ...caller: ConstructorParameters<typeof LocalCaller>
+  ) {
     super(...caller);
     this.#lease = lease;
   }
@@ -88,7 +91,7 @@ class LeaseCaller extends Caller {
 /** Limits how many calls run at once, in this process. */
 export class ConcurrencyLimiter implements Counted {
   readonly #options: ReturnType<typeof checkLimiterOptions>;
-  readonly #meter: Meter;
+  readonly #callStats: CallStats;
   readonly #order: Order;
   readonly #slots: Slots;
   readonly #queue: WaiterQueue<Slots>;
@@ -119,7 +122,7 @@ export class ConcurrencyLimiter implements Counted {
     this.#order = orderIn(options);
     this.#slots = slots;
     this.#queue = WaiterQueue.over(this.#options.clock, () => slots, this.#order);
-    this.#meter = new Meter({ limiter: this.#options.name }, []);
+    this.#callStats = new CallStats({ limiter: this.#options.name }, []);
   }
 
   /** How many slots there are: as many calls of one slot may run at once. */
@@ -134,12 +137,12 @@ export class ConcurrencyLimiter implements Counted {
 
   /** How many callers wait for a lease. */
   get waiting(): number {
-    return this.#meter.counts.waiting;
+    return this.#callStats.counts.waiting;
   }
 
   /** The current counters, as a plain object. `LimiterStats` says what each counts. */
   get stats(): LimiterStats {
-    return { ...this.#meter.counts };
+    return { ...this.#callStats.counts };
   }
 
   /**
@@ -170,15 +173,15 @@ export class ConcurrencyLimiter implements Counted {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
       const slots = this.#slots.amount(asked);
-      const turn = this.#order.turnOf(options, slots);
+      const fairEntry = this.#order.entryOf(options, slots);
       const now = this.#queue.now();
-      if (this.#queue.grant(now, slots, Infinity, turn)) {
+      if (this.#queue.grant(now, slots, Infinity, fairEntry)) {
         resolve(this.#leaseAtOnce(slots));
       } else if (this.#hasRoom(slots, this.#options.onFull)) {
-        const caller = [this.#meter, now, slots, signal, turn, resolve] as const;
+        const caller = [this.#callStats, now, slots, signal, fairEntry, resolve] as const;
         this.#queue.add(new LeaseCaller(this.#lease, ...caller));
       } else {
-        this.#meter.refused(slots, "queue-full");
+        this.#callStats.refused(slots, "queue-full");
         throw this.#fullError(slots, false);
       }
     });
@@ -215,14 +218,14 @@ export class ConcurrencyLimiter implements Counted {
   #tryNow(asked: unknown): Lease | undefined {
     const slots = this.#slots.amount(asked);
     const lease = this.#take(slots);
-    if (lease === undefined) this.#meter.refused(slots, "too-long");
+    if (lease === undefined) this.#callStats.refused(slots, "too-long");
     return lease;
   }
 
   /** Takes slots if they are free now; reports no refusal. */
   #take(slots: number, share?: ShareOptions): Lease | undefined {
-    const turn = this.#order.turnOf(share, slots);
-    const isGranted = this.#queue.grant(this.#queue.now(), slots, Infinity, turn);
+    const fairEntry = this.#order.entryOf(share, slots);
+    const isGranted = this.#queue.grant(this.#queue.now(), slots, Infinity, fairEntry);
     return isGranted ? this.#leaseAtOnce(slots) : undefined;
   }
 
@@ -236,17 +239,25 @@ export class ConcurrencyLimiter implements Counted {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
       const slots = this.#slots.amount(asked);
-      const turn = this.#order.turnOf(shareIn(wait), slots);
+      const fairEntry = this.#order.entryOf(shareIn(wait), slots);
       const now = this.#queue.now();
       const refuse = (reason: RefusedMessage["reason"]) => {
-        this.#meter.refused(slots, reason);
+        this.#callStats.refused(slots, reason);
         resolve(undefined);
       };
-      if (this.#queue.grant(now, slots, Infinity, turn)) resolve(this.#leaseAtOnce(slots));
+      if (this.#queue.grant(now, slots, Infinity, fairEntry)) resolve(this.#leaseAtOnce(slots));
       else if (micros === 0) refuse("too-long");
       else if (!this.#hasRoom(slots)) refuse("queue-full");
       else {
-        const caller = [this.#meter, now, slots, signal, turn, resolve, now + micros] as const;
+        const caller = [
+          this.#callStats,
+          now,
+          slots,
+          signal,
+          fairEntry,
+          resolve,
+          now + micros,
+        ] as const;
         this.#queue.add(new LeaseCaller(this.#lease, ...caller));
       }
     });
@@ -298,16 +309,16 @@ export class ConcurrencyLimiter implements Counted {
     this.#queue.clear(reason);
   }
 
-  [asMember](): PlacesMember {
+  [asParticipant](): ConcurrencyParticipant {
     return new SlotsParticipant({
       status: (slots, share) => {
-        const turn = this.#order.turnOf(share, slots);
+        const fairEntry = this.#order.entryOf(share, slots);
         const now = this.#queue.now();
-        const isFree = this.#queue.instant(now, slots, turn) <= now;
+        const isFree = this.#queue.instant(now, slots, fairEntry) <= now;
         return { limit: this.limit, active: this.active, isFree };
       },
       take: (slots, share) => this.#take(slots, share),
-      refused: (slots) => this.#meter.refused(slots, "too-long"),
+      refused: (slots) => this.#callStats.refused(slots, "too-long"),
       amount: (slots) => this.#slots.amount(slots),
       queue: {
         acquire: (slots, options, held) => this.#acquire(slots, options, held),
@@ -332,7 +343,7 @@ export class ConcurrencyLimiter implements Counted {
   }
 
   #leaseAtOnce(slots: number): Lease {
-    this.#meter.counts.granted += 1;
+    this.#callStats.counts.granted += 1;
     return this.#lease(slots);
   }
 

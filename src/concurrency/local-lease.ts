@@ -1,8 +1,8 @@
 import { asyncDispose, dispose } from "../ground/dispose.ts";
 
-/** A place, held until it is released. */
+/** A slot, held until it is released. */
 export interface Lease extends Disposable, AsyncDisposable {
-  /** Gives the place back; a second call does nothing. `using` and `await using` call it. */
+  /** Gives the slot back; a second call does nothing. `using` and `await using` call it. */
   release(): void;
 }
 

@@ -1,13 +1,13 @@
 /** Concurrency limiters in a combination: each grants slots. */
 import type { Decision, ShareOptions, TryOptions, WaitOptions } from "../api/limiter-api.ts";
 import {
-  type HeldPlace,
-  type Look,
-  localSteps,
-  type Part,
-  type PlaceQueue,
-  type PlacesMember,
-  type Steps,
+  type AtomicStep,
+  type Check,
+  type ConcurrencyParticipant,
+  type HeldSlots,
+  localStep,
+  type SlotsQueue,
+  type Subrequest,
   type Takeable,
 } from "../api/participant.ts";
 import type { Permits } from "../ground/permits.ts";
@@ -17,11 +17,11 @@ export interface SlotsAsked {
   /** The number of slots, how many are in use, and whether a call for that many would get them now. */
   status(slots: number, share?: ShareOptions): SlotsStatus & { readonly isFree: boolean };
   /** Takes slots if they are free; does not report a refusal. */
-  take(slots: number, share?: ShareOptions): HeldPlace | undefined;
+  take(slots: number, share?: ShareOptions): HeldSlots | undefined;
   refused(slots: number): void;
   /** Checks a number of slots. */
   amount(slots: unknown): number;
-  readonly queue: PlaceQueue;
+  readonly queue: SlotsQueue;
 }
 
 export interface SlotsStatus {
@@ -30,7 +30,7 @@ export interface SlotsStatus {
 }
 
 /** When the next slot is free cannot be known. */
-function lookOf({ limit, active }: SlotsStatus, allowed: boolean): Look {
+function checkOf({ limit, active }: SlotsStatus, allowed: boolean): Check {
   const policy = "concurrency";
   const status = { limit, remaining: Math.max(0, limit - active), resetMs: 0 };
   const decision: Decision = {
@@ -40,17 +40,17 @@ function lookOf({ limit, active }: SlotsStatus, allowed: boolean): Look {
   return { decision, passes: allowed };
 }
 
-function taken(lease: HeldPlace | undefined, status: SlotsStatus): Look {
-  const look = lookOf(status, lease !== undefined);
+function taken(lease: HeldSlots | undefined, status: SlotsStatus): Check {
+  const look = checkOf(status, lease !== undefined);
   if (lease === undefined) return look;
-  return { ...look, taken: { place: lease, undo: () => lease.release() } };
+  return { ...look, taken: { held: lease, undo: () => lease.release() } };
 }
 
 /** For a limiter in this process. */
-export class SlotsParticipant implements PlacesMember, Takeable {
-  readonly steps = localSteps;
+export class SlotsParticipant implements ConcurrencyParticipant, Takeable {
+  readonly steps = localStep;
   readonly slot = "";
-  readonly queue: PlaceQueue;
+  readonly queue: SlotsQueue;
   readonly #asked: SlotsAsked;
 
   constructor(asked: SlotsAsked) {
@@ -58,12 +58,12 @@ export class SlotsParticipant implements PlacesMember, Takeable {
     this.queue = asked.queue;
   }
 
-  look(permits: Permits, _longestMs: number, share?: ShareOptions): Look {
+  look(permits: Permits, _longestMs: number, share?: ShareOptions): Check {
     const status = this.#asked.status(this.#asked.amount(permits), share);
-    return lookOf(status, status.isFree);
+    return checkOf(status, status.isFree);
   }
 
-  take(permits: Permits, _longestMs: number, share?: ShareOptions): Look {
+  take(permits: Permits, _longestMs: number, share?: ShareOptions): Check {
     const slots = this.#asked.amount(permits);
     const lease = this.#asked.take(slots, share);
     return taken(lease, this.#asked.status(slots, share));
@@ -78,16 +78,16 @@ export class SlotsParticipant implements PlacesMember, Takeable {
  * For a limiter on a store elsewhere: looking and taking are two requests. On a fair one the take counts for
  * the share of the call, and is refused while callers of other shares go first.
  */
-export class RemoteSlotsParticipant implements PlacesMember {
-  readonly steps: Steps;
+export class RemoteSlotsParticipant implements ConcurrencyParticipant {
+  readonly steps: AtomicStep;
   readonly slot = "";
-  readonly queue: PlaceQueue;
+  readonly queue: SlotsQueue;
 
   constructor(
     limiter: {
       peek(): Promise<SlotsStatus>;
-      acquire(slots: number, options: WaitOptions): Promise<HeldPlace>;
-      tryAcquire(slots: number, wait: TryOptions): Promise<HeldPlace | undefined>;
+      acquire(slots: number, options: WaitOptions): Promise<HeldSlots>;
+      tryAcquire(slots: number, wait: TryOptions): Promise<HeldSlots | undefined>;
     },
     isFair: boolean,
   ) {
@@ -104,10 +104,12 @@ export class RemoteSlotsParticipant implements PlacesMember {
     this.steps = {
       async look([part]) {
         const status = await limiter.peek();
-        return [lookOf(status, status.active + Number((part as Part).permits) <= status.limit)];
+        return [
+          checkOf(status, status.active + Number((part as Subrequest).permits) <= status.limit),
+        ];
       },
       async take([part]) {
-        const { permits, share } = part as Part;
+        const { permits, share } = part as Subrequest;
         const lease = await limiter.tryAcquire(Number(permits), { timeoutMs: 0, ...share });
         return [taken(lease, lease ? { limit: Infinity, active: 0 } : await limiter.peek())];
       },

@@ -13,9 +13,9 @@ import { type Amount, sizeOf } from "../ground/permits.ts";
 import type { Order } from "../queue/order.ts";
 import type { Supply } from "../queue/supply.ts";
 import type { Waiter } from "../queue/waiter.ts";
-import { FairLine } from "./fair-line.ts";
+import { FairEntry, type HasFairEntry } from "./fair-entry.ts";
+import { FairSchedule } from "./fair-schedule.ts";
 import { Ranks } from "./ranks.ts";
-import { type Placed, Turn } from "./turn.ts";
 
 /**
  * Returns the order of a limiter that is shared fairly, for the option `order`: callers of one `share` are first in,
@@ -53,7 +53,7 @@ class FairOrder implements Order {
     this.#agingMicros = 1000 * checkNumber("agingMs", agingMs, aboveZeroOrInfinity);
   }
 
-  turnOf<Item = Waiter>(options: ShareOptions | undefined, amount: Amount): Turn<Item> {
+  entryOf<Item = Waiter>(options: ShareOptions | undefined, amount: Amount): FairEntry<Item> {
     const { share = "", weight = 1, priority } = options ?? {};
     checkText("share", share);
     checkNumber("weight", weight, aboveZero);
@@ -66,14 +66,14 @@ class FairOrder implements Order {
       checkOneOf("priority", priority, list);
       rank = list.indexOf(priority);
     }
-    return new Turn(rank, share, sizeOf(amount), weight);
+    return new FairEntry(rank, share, sizeOf(amount), weight);
   }
 
-  line<S extends Supply>(released: S, refuse: (waiter: Waiter) => void): FairLine<S> {
-    return new FairLine(released, refuse, this.ranks());
+  schedule<S extends Supply>(released: S, refuse: (waiter: Waiter) => void): FairSchedule<S> {
+    return new FairSchedule(released, refuse, this.ranks());
   }
 
-  ranks<Member extends Placed<Member>>(): Ranks<Member> {
+  ranks<Member extends HasFairEntry<Member>>(): Ranks<Member> {
     return new Ranks(Math.max(1, this.#priorities.length), this.#agingMicros);
   }
 }

@@ -3,8 +3,9 @@
  * without a service is served one request before higher ones; of several such queues the one that has waited
  * longest. So each queue with waiters is served once in `aging`, and the higher ones lose no more than that.
  */
+
+import type { FairEntry, HasFairEntry, Share } from "./fair-entry.ts";
 import { ShareQueue } from "./share-queue.ts";
-import type { Placed, Share, Turn } from "./turn.ts";
 
 /** The requests of one priority, or the forecast of them. */
 interface Rank {
@@ -64,7 +65,7 @@ class Priorities<R extends Rank> {
  * The callers of a fair limiter that wait, with their shares and priorities. The instants are those of the
  * limiter; a service without one does not count for the aging.
  */
-export class Ranks<Member extends Placed<Member>> {
+export class Ranks<Member extends HasFairEntry<Member>> {
   readonly #priorities: Priorities<ShareQueue<Member>>;
   #size = 0;
   #permits = 0;
@@ -100,26 +101,26 @@ export class Ranks<Member extends Placed<Member>> {
   }
 
   /** The next member of the share and the priority of a request. */
-  nextOf(turn: Turn<Member>): Member | undefined {
-    return this.#queueOf(turn).firstOf(turn.name)?.item;
+  nextOf(fairEntry: FairEntry<Member>): Member | undefined {
+    return this.#queueOf(fairEntry).firstOf(fairEntry.name)?.item;
   }
 
   append(member: Member, at: number): void {
-    const turn = member.turn as Turn<Member>;
-    turn.item = member;
-    this.#append(turn, at);
+    const fairEntry = member.fairEntry as FairEntry<Member>;
+    fairEntry.item = member;
+    this.#append(fairEntry, at);
   }
 
   /** Removes a member that is not served. @returns whether it was one */
-  remove({ turn }: Member): boolean {
-    if (turn?.share === undefined) return false;
-    this.#remove(turn);
+  remove({ fairEntry }: Member): boolean {
+    if (fairEntry?.share === undefined) return false;
+    this.#remove(fairEntry);
     return true;
   }
 
-  #remove(turn: Turn<Member>): void {
-    this.#queueOf(turn).remove(turn);
-    this.#count(turn, -1);
+  #remove(fairEntry: FairEntry<Member>): void {
+    this.#queueOf(fairEntry).remove(fairEntry);
+    this.#count(fairEntry, -1);
   }
 
   /** Serves the head. */
@@ -127,21 +128,21 @@ export class Ranks<Member extends Placed<Member>> {
     const next = this.#priorities.next();
     if (next === undefined) return undefined;
     if (at !== undefined) this.#priorities.served(next, at);
-    const turn = next.shift();
-    this.#count(turn, -1);
-    return turn.item;
+    const fairEntry = next.shift();
+    this.#count(fairEntry, -1);
+    return fairEntry.item;
   }
 
   /** Serves a request that does not wait here. */
-  charge(turn: Turn<Member>, at: number): void {
-    const queue = this.#queueOf(turn);
-    queue.charge(turn);
+  charge(fairEntry: FairEntry<Member>, at: number): void {
+    const queue = this.#queueOf(fairEntry);
+    queue.charge(fairEntry);
     this.#priorities.served(queue, at);
   }
 
   /** Undoes the service of a request that was served in advance. */
-  refund(turn: Turn<Member>): void {
-    this.#queueOf(turn).refund(turn);
+  refund(fairEntry: FairEntry<Member>): void {
+    this.#queueOf(fairEntry).refund(fairEntry);
   }
 
   /** Called when the limiter has been idle: no share owes anything. */
@@ -150,9 +151,9 @@ export class Ranks<Member extends Placed<Member>> {
   }
 
   /** Whether a request that is made now would be served before all members. */
-  isNext(turn: Turn<Member>): boolean {
-    const queue = this.#queueOf(turn);
-    return this.#priorities.next(queue) === queue && queue.isNext(turn);
+  isNext(fairEntry: FairEntry<Member>): boolean {
+    const queue = this.#queueOf(fairEntry);
+    return this.#priorities.next(queue) === queue && queue.isNext(fairEntry);
   }
 
   /**
@@ -162,17 +163,17 @@ export class Ranks<Member extends Placed<Member>> {
    * @param pass returns when that member is served; `undefined`: it leaves without a service; `false`: enough
    */
   forecast(
-    turn: Turn<Member> | undefined,
+    fairEntry: FairEntry<Member> | undefined,
     pass: (member: Member) => number | false | undefined,
   ): void {
     // a request that does not wait is put into its place meanwhile; it has not waited, so it is not aged
-    const added = this.#size > 0 && turn?.share === undefined ? turn : undefined;
+    const added = this.#size > 0 && fairEntry?.share === undefined ? fairEntry : undefined;
     if (added !== undefined) this.#append(added, Infinity);
     const priorities = this.#priorities.with(
       this.#priorities.list.map((queue) => queue.forecast()),
     );
     for (let next = priorities.next(); next !== undefined; next = priorities.next()) {
-      if (next.head === turn) break;
+      if (next.head === fairEntry) break;
       const at = pass(next.head?.item as Member);
       if (at === false) break;
       next.shift(at !== undefined);
@@ -181,19 +182,19 @@ export class Ranks<Member extends Placed<Member>> {
     if (added !== undefined) this.#remove(added);
   }
 
-  #append(turn: Turn<Member>, at: number): void {
-    const queue = this.#queueOf(turn);
+  #append(fairEntry: FairEntry<Member>, at: number): void {
+    const queue = this.#queueOf(fairEntry);
     this.#priorities.start(queue, at);
-    queue.append(turn);
-    this.#count(turn, 1);
+    queue.append(fairEntry);
+    this.#count(fairEntry, 1);
   }
 
-  #count({ size }: Turn<Member>, by: 1 | -1): void {
+  #count({ size }: FairEntry<Member>, by: 1 | -1): void {
     this.#size += by;
     this.#permits += by * size;
   }
 
-  #queueOf({ rank }: Turn<Member>): ShareQueue<Member> {
+  #queueOf({ rank }: FairEntry<Member>): ShareQueue<Member> {
     return this.#priorities.list[rank] as ShareQueue<Member>;
   }
 }

@@ -54,7 +54,7 @@
  * until the server is idle: those that are furthest ahead of v.
  */
 import { Heap } from "../ground/heap.ts";
-import { Share, type Turn } from "./turn.ts";
+import { type FairEntry, Share } from "./fair-entry.ts";
 
 /** How many shares without waiters are remembered at most. */
 const REMEMBERED = 1000;
@@ -64,11 +64,15 @@ type Headed<Item> = Pick<Share<Item>, "first" | "since" | "finish" | "start">;
 
 function isBefore<Item>(a: Headed<Item>, b: Headed<Item>): boolean {
   if (a.start !== b.start) return a.start < b.start;
-  return (a.first as Turn<Item>).number < (b.first as Turn<Item>).number;
+  return (a.first as FairEntry<Item>).number < (b.first as FairEntry<Item>).number;
 }
 
 /** The start tag of the next request of a share. */
-function startOf<Item>(share: Headed<Item>, { cost }: Turn<Item>, virtualTime: number): number {
+function startOf<Item>(
+  share: Headed<Item>,
+  { cost }: FairEntry<Item>,
+  virtualTime: number,
+): number {
   const { since, finish, start } = share;
   if (since === undefined) return finish;
   // `min`: see "Requests that leave"; its last start tag may be before v, if others were served in advance
@@ -85,7 +89,7 @@ export class ShareQueue<Item> {
   since = 0;
 
   /** The request that is served next. */
-  get head(): Turn<Item> | undefined {
+  get head(): FairEntry<Item> | undefined {
     return this.#heap.first?.first;
   }
 
@@ -95,56 +99,56 @@ export class ShareQueue<Item> {
   }
 
   /** The next request of a share. */
-  firstOf(name: string): Turn<Item> | undefined {
+  firstOf(name: string): FairEntry<Item> | undefined {
     return this.#shares.get(name)?.first;
   }
 
   /** Whether a request that is made now would be the head. */
-  isNext({ name, cost }: Turn<Item>): boolean {
+  isNext({ name, cost }: FairEntry<Item>): boolean {
     const { first, finish } = this.#shareOf(name);
     const { start = Infinity } = this.#heap.first ?? {};
     return first === undefined && Math.max(finish, this.#virtualTime + cost) < start;
   }
 
-  append(turn: Turn<Item>): void {
-    const share = this.#enter(turn);
-    turn.share = share;
-    share.permits += turn.size;
-    share.add(turn);
-    if (share.first !== turn) return;
-    share.start = startOf(share, turn, this.#virtualTime);
+  append(fairEntry: FairEntry<Item>): void {
+    const share = this.#enter(fairEntry);
+    fairEntry.share = share;
+    share.permits += fairEntry.size;
+    share.add(fairEntry);
+    if (share.first !== fairEntry) return;
+    share.start = startOf(share, fairEntry, this.#virtualTime);
     this.#shares.set(share.name, share);
     this.#heap.push(share);
   }
 
   /** Removes a request that is not served. */
-  remove(turn: Turn<Item>): void {
-    const share = turn.share as Share<Item>;
-    const wasFirst = turn === share.first;
-    share.permits -= turn.size;
-    share.remove(turn);
-    turn.share = undefined;
+  remove(fairEntry: FairEntry<Item>): void {
+    const share = fairEntry.share as Share<Item>;
+    const wasFirst = fairEntry === share.first;
+    share.permits -= fairEntry.size;
+    share.remove(fairEntry);
+    fairEntry.share = undefined;
     if (wasFirst) this.#restart(share);
   }
 
   /** Serves the head. */
-  shift(): Turn<Item> {
-    const turn = this.head as Turn<Item>;
-    const share = turn.share as Share<Item>;
-    this.#serve(share, share.start, turn.cost);
-    this.remove(turn);
-    return turn;
+  shift(): FairEntry<Item> {
+    const fairEntry = this.head as FairEntry<Item>;
+    const share = fairEntry.share as Share<Item>;
+    this.#serve(share, share.start, fairEntry.cost);
+    this.remove(fairEntry);
+    return fairEntry;
   }
 
   /** Serves a request without a wait. */
-  charge(turn: Turn<Item>): void {
-    const share = this.#enter(turn);
-    this.#serve(share, startOf(share, turn, this.#virtualTime), turn.cost);
+  charge(fairEntry: FairEntry<Item>): void {
+    const share = this.#enter(fairEntry);
+    this.#serve(share, startOf(share, fairEntry, this.#virtualTime), fairEntry.cost);
     this.#restart(share);
   }
 
   /** Undoes the service of a request that was served in advance. */
-  refund({ name, cost }: Turn<Item>): void {
+  refund({ name, cost }: FairEntry<Item>): void {
     const share = this.#shareOf(name);
     share.finish = Math.max(share.finish, this.#virtualTime) - cost;
     if (share.first === undefined) return;
@@ -165,10 +169,10 @@ export class ShareQueue<Item> {
   }
 
   /** Marks the arrival of a request. */
-  #enter(turn: Turn<Item>): Share<Item> {
+  #enter(fairEntry: FairEntry<Item>): Share<Item> {
     this.#arrivals += 1;
-    turn.number = this.#arrivals;
-    const share = this.#shareOf(turn.name);
+    fairEntry.number = this.#arrivals;
+    const share = this.#shareOf(fairEntry.name);
     if (share.first === undefined) share.since = this.#virtualTime;
     return share;
   }
@@ -211,7 +215,7 @@ export class ShareQueue<Item> {
 /** A share in a forecast. */
 interface Entry<Item> extends Headed<Item> {
   readonly share: Share<Item>;
-  first: Turn<Item>;
+  first: FairEntry<Item>;
   index: number;
 }
 
@@ -233,7 +237,7 @@ export class ShareForecast<Item> {
     this.#look(0);
   }
 
-  get head(): Turn<Item> | undefined {
+  get head(): FairEntry<Item> | undefined {
     return this.#entries.first?.first;
   }
 

@@ -10,7 +10,7 @@ import type {
   WaitOptions,
 } from "../api/limiter-api.ts";
 import { checkTryOptions, isTryOptions } from "../api/options.ts";
-import { asMember, isFair, type LocalAsked, type SharedLimiter } from "../api/participant.ts";
+import { asParticipant, isFair, type LocalAsked, type SharedLimiter } from "../api/participant.ts";
 import { type Backlog, reserveBehind } from "../api/reserve-behind.ts";
 import type { Counted, LimiterStats } from "../api/stats.ts";
 import { CREATE, checkCreated, checkText } from "../ground/check.ts";
@@ -57,7 +57,7 @@ export class KeyedLimiter<Name extends string = string> implements Counted {
 
   /** The counters of all keys together. */
   get stats(): LimiterStats {
-    return { ...this.#keys.meter.counts };
+    return { ...this.#keys.callStats.counts };
   }
 
   /**
@@ -184,10 +184,10 @@ export class KeyLimiter implements SharedLimiter {
     return this.#keys.isFair;
   }
 
-  [asMember](options?: ShareOptions): LocalAsked {
+  [asParticipant](options?: ShareOptions): LocalAsked {
     const [keys, key] = [this.#keys, this.#key];
     return {
-      meter: () => keys.meterOf(key),
+      callStats: () => keys.meterOf(key),
       amount: (permits) => keys.states.policyState.amount(permits),
       decide: (permits) => keys.decide(key, permits, options, false),
       full: (permits) => keys.full(key, permits),

@@ -13,17 +13,17 @@ import {
   type LimiterOptions,
   mostWaiting,
 } from "../api/options.ts";
-import { asMember } from "../api/participant.ts";
-import { type Because, Meter } from "../api/stats.ts";
+import { asParticipant } from "../api/participant.ts";
+import { type Because, CallStats } from "../api/stats.ts";
 import { atLeastOne, type Bound, checkNumber, checkOneOf, checkOptions } from "../ground/check.ts";
 import { refusals } from "../ground/diagnostics.ts";
 import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "../local/queueing-limiter.ts";
+import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import type { Account } from "../queue/reservation.ts";
-import { Timeline } from "../queue/timeline.ts";
 import { policyStateOn } from "../stores/joint-policy-state.ts";
 import { KeyStates } from "../stores/keys.ts";
 import { listPolicies, type Policies, renumber } from "../stores/policies.ts";
@@ -65,10 +65,10 @@ type Outcome = "taken" | "refused" | "no room";
 
 export class KeyTable {
   readonly states: KeyStates;
-  readonly meter: Meter;
+  readonly callStats: CallStats;
   readonly #awake = new Map<string, Awake>();
   readonly #round = new RoundRobin(this.#awake);
-  readonly #time: Timeline;
+  readonly #time: MonotonicTime;
   readonly #options: QueueingOptions;
   readonly #maxKeys: () => number;
   #mayRebase = false;
@@ -84,8 +84,8 @@ export class KeyTable {
     const list = listPolicies(policies);
     reportUseless(list.names, list.list);
     this.states = new KeyStates(list, this.#maxKeys, whenFull, (key) => this.#awake.has(key));
-    this.meter = new Meter({ limiter: checked.name }, list.names);
-    this.#time = new Timeline(
+    this.callStats = new CallStats({ limiter: checked.name }, list.names);
+    this.#time = new MonotonicTime(
       clock,
       () => {
         for (const { queue } of this.#awake.values()) queue.rearm();
@@ -139,7 +139,7 @@ export class KeyTable {
     const awake = this.#awakeOf(key);
     if (awake !== undefined) {
       if (isReported) return awake.limiter.decide(permits, options);
-      return awake.limiter[asMember](options).decide(permits);
+      return awake.limiter[asParticipant](options).decide(permits);
     }
     const { policyState } = this.states;
     const amount = policyState.amount(permits);
@@ -182,7 +182,7 @@ export class KeyTable {
       this.states.policyStateOf(undefined, now, this.#time);
       return "no room";
     }
-    this.meter.counts.granted += 1;
+    this.callStats.counts.granted += 1;
     return "taken";
   }
 
@@ -195,14 +195,14 @@ export class KeyTable {
   }
 
   /** The meter of one key; that of all keys where no message would name the key. */
-  meterOf(key: string): Meter {
-    return refusals.hasSubscribers ? this.meter.of(key) : this.meter;
+  meterOf(key: string): CallStats {
+    return refusals.hasSubscribers ? this.callStats.of(key) : this.callStats;
   }
 
   #refused(key: string, amount: Amount, outcome: Outcome, because?: Because): void {
-    const meter = this.meterOf(key);
-    if (outcome === "no room") meter.refused(amount, "too-many-keys");
-    else meter.refused(amount, "too-long", because);
+    const callStats = this.meterOf(key);
+    if (outcome === "no room") callStats.refused(amount, "too-many-keys");
+    else callStats.refused(amount, "too-long", because);
   }
 
   /** Returns the instant; throws if it will never come. */
@@ -275,8 +275,8 @@ export class KeyTable {
       charge: (more) => this.charge(key, more),
       refund: (less) => this.refund(key, less),
     };
-    const meter = this.meter.of(key);
-    const limiter = new QueueingLimiter(queue, policies, this.#options, account, meter);
+    const callStats = this.callStats.of(key);
+    const limiter = new QueueingLimiter(queue, policies, this.#options, account, callStats);
     this.#awake.set(key, { queue, limiter });
     return limiter;
   }
@@ -289,7 +289,7 @@ export class KeyTable {
   checkShare(permits: Permits, options: ShareOptions | undefined): void {
     if (options === undefined) return;
     checkShareOptions(options);
-    this.#options.order.turnOf(options, this.states.policyState.amount(permits));
+    this.#options.order.entryOf(options, this.states.policyState.amount(permits));
   }
 
   possible(permits: Permits): Amount {

@@ -21,16 +21,16 @@ import {
   type OnFull,
   shareIn,
 } from "../api/options.ts";
-import { asMember, isFair, type LocalAsked, type SharedLimiter } from "../api/participant.ts";
+import { asParticipant, isFair, type LocalAsked, type SharedLimiter } from "../api/participant.ts";
 import { type Backlog, reserveBehind } from "../api/reserve-behind.ts";
-import { type Counted, type LimiterStats, Meter } from "../api/stats.ts";
-import type { Turn } from "../fair/turn.ts";
+import { CallStats, type Counted, type LimiterStats } from "../api/stats.ts";
+import type { FairEntry } from "../fair/fair-entry.ts";
 import { atLeastZero, checkNumber } from "../ground/check.ts";
 import { toMillis } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
-import { Caller } from "../queue/caller.ts";
+import { LocalCaller } from "../queue/local-caller.ts";
 import { FIFO, type Order, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import { type Account, GrantedReservation, QueuedReservation } from "../queue/reservation.ts";
@@ -65,7 +65,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   readonly #queue: PermitQueue;
   readonly #account: Account;
   readonly #options: QueueingOptions;
-  readonly #meter: Meter;
+  readonly #callStats: CallStats;
   readonly #order: Order;
   #policies: PolicyList;
 
@@ -74,14 +74,14 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     policies: PolicyList,
     options: QueueingOptions,
     account: Account = queue,
-    meter = new Meter({ limiter: options.name }, policies.names),
+    callStats = new CallStats({ limiter: options.name }, policies.names),
   ) {
     this.#queue = queue;
     this.#policies = policies;
     this.#options = options;
     this.#order = options.order;
     this.#account = account;
-    this.#meter = meter;
+    this.#callStats = callStats;
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
@@ -89,11 +89,12 @@ export class QueueingLimiter implements SharedLimiter, Counted {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
       const amount = this.#queue.supply.amount(permits);
-      const turn = this.#order.turnOf(options, amount);
+      const fairEntry = this.#order.entryOf(options, amount);
       const now = this.#queue.now();
-      if (this.#grants(now, amount, turn)) return AT_ONCE;
-      if (!this.#hasRoom(now, amount, this.#options.onFull)) this.#refuseFull(now, amount, turn);
-      return this.#wait(now, amount, turn, signal);
+      if (this.#grants(now, amount, fairEntry)) return AT_ONCE;
+      if (!this.#hasRoom(now, amount, this.#options.onFull))
+        this.#refuseFull(now, amount, fairEntry);
+      return this.#wait(now, amount, fairEntry, signal);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -103,12 +104,14 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   #wait<Answer extends number | boolean>(
     now: number,
     amount: Amount,
-    turn: Turn<Waiter> | undefined,
+    fairEntry: FairEntry<Waiter> | undefined,
     signal: AbortSignal | undefined,
     deadline?: number,
   ): Promise<Answer> {
     return new Promise((resolve) => {
-      this.#queue.add(new Caller(this.#meter, now, amount, signal, turn, resolve, deadline));
+      this.#queue.add(
+        new LocalCaller(this.#callStats, now, amount, signal, fairEntry, resolve, deadline),
+      );
     });
   }
 
@@ -123,10 +126,10 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     if (wait !== undefined) return this.#tryWithin(permits, wait);
     if (isTryOptions(permits)) return this.#tryWithin(1, permits);
     const amount = this.#queue.supply.amount(permits);
-    const turn = this.#order.turnOf(undefined, amount);
+    const fairEntry = this.#order.entryOf(undefined, amount);
     const now = this.#queue.now();
-    if (this.#grants(now, amount, turn)) return true;
-    this.#refused(now, amount, turn);
+    if (this.#grants(now, amount, fairEntry)) return true;
+    this.#refused(now, amount, fairEntry);
     return false;
   }
 
@@ -135,16 +138,16 @@ export class QueueingLimiter implements SharedLimiter, Counted {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
       const amount = this.#queue.supply.amount(permits);
-      const turn = this.#order.turnOf(shareIn(wait), amount);
+      const fairEntry = this.#order.entryOf(shareIn(wait), amount);
       const now = this.#queue.now();
-      if (this.#grants(now, amount, turn)) return Promise.resolve(true);
+      if (this.#grants(now, amount, fairEntry)) return Promise.resolve(true);
       const deadline = now + micros;
       const hasRoom = micros === 0 || this.#hasRoom(now, amount);
-      if (!hasRoom || Math.ceil(this.#queue.instant(now, amount, turn)) > deadline) {
-        this.#refused(now, amount, turn, hasRoom ? "too-long" : "queue-full");
+      if (!hasRoom || Math.ceil(this.#queue.instant(now, amount, fairEntry)) > deadline) {
+        this.#refused(now, amount, fairEntry, hasRoom ? "too-long" : "queue-full");
         return Promise.resolve(false);
       }
-      return this.#wait(now, amount, turn, signal, deadline);
+      return this.#wait(now, amount, fairEntry, signal, deadline);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -166,24 +169,24 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     isAwaited = false,
   ): LocalReservation {
     const amount = this.#queue.supply.amount(permits);
-    const turn = this.#order.turnOf(options, amount);
+    const fairEntry = this.#order.entryOf(options, amount);
     const now = this.#queue.now();
-    if (this.#grants(now, amount, turn, backlog?.since)) {
+    if (this.#grants(now, amount, fairEntry, backlog?.since)) {
       return new GrantedReservation(this.#account, this.#queue.supply, permits, amount);
     }
-    if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount, turn);
+    if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount, fairEntry);
     if (backlog !== undefined) backlog.since = Math.min(backlog.since, now);
-    const waitMs = toMillis(this.#queue.instant(now, amount, turn) - now);
-    this.#meter.granted(amount, waitMs * 1000);
+    const waitMs = toMillis(this.#queue.instant(now, amount, fairEntry) - now);
+    this.#callStats.granted(amount, waitMs * 1000);
     return new QueuedReservation(
       this.#queue,
       this.#account,
-      this.#meter,
+      this.#callStats,
       permits,
       now,
       amount,
       waitMs,
-      turn,
+      fairEntry,
       isAwaited,
     );
   }
@@ -196,33 +199,33 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   /** @param isReported whether a refusal is counted and published */
   #decide(permits: Permits, options: ShareOptions | undefined, isReported: boolean): Decision {
     const amount = this.#queue.supply.amount(permits);
-    const turn = this.#order.turnOf(options, amount);
+    const fairEntry = this.#order.entryOf(options, amount);
     const now = this.#queue.now();
-    if (this.#grants(now, amount, turn)) {
+    if (this.#grants(now, amount, fairEntry)) {
       const { supply } = this.#queue;
       return passing(supply.names, supply.quotas(now), amount);
     }
-    const refusal = this.#look(now, amount, turn);
-    if (isReported) this.#meter.refused(amount, "too-long", () => refusal);
+    const refusal = this.#look(now, amount, fairEntry);
+    if (isReported) this.#callStats.refused(amount, "too-long", () => refusal);
     return refusal;
   }
 
   peek(permits: Permits = 1, options?: ShareOptions): Decision {
     checkShareOptions(options);
     const amount = this.#queue.supply.amount(permits);
-    const turn = this.#order.turnOf(options, amount);
+    const fairEntry = this.#order.entryOf(options, amount);
     const now = this.#queue.now();
-    return this.#look(now, amount, turn);
+    return this.#look(now, amount, fairEntry);
   }
 
   #look(
     now: number,
     amount: Amount,
-    turn: Turn<Waiter> | undefined,
+    fairEntry: FairEntry<Waiter> | undefined,
     maxWaiting = this.#options.maxWaiting,
   ): Decision {
     const hasRoom = () => this.#queue.permits + sizeOf(amount) <= maxWaiting;
-    return this.#queue.look(now, amount, hasRoom, turn);
+    return this.#queue.look(now, amount, hasRoom, fairEntry);
   }
 
   charge(permits: Permits): void {
@@ -248,7 +251,7 @@ export class QueueingLimiter implements SharedLimiter, Counted {
 
   /** The current counters, as a plain object. `LimiterStats` says what each counts. */
   get stats(): LimiterStats {
-    return { ...this.#meter.counts };
+    return { ...this.#callStats.counts };
   }
 
   /** The policies in force. */
@@ -260,9 +263,9 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     return this.#order !== FIFO;
   }
 
-  [asMember](options?: ShareOptions): LocalAsked {
+  [asParticipant](options?: ShareOptions): LocalAsked {
     return {
-      meter: () => this.#meter,
+      callStats: () => this.#callStats,
       amount: (permits) => this.#queue.supply.amount(permits),
       decide: (permits) => this.#decide(permits, options, false),
       full: (permits) => this.#full(this.#queue.supply.amount(permits)),
@@ -270,9 +273,14 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   }
 
   /** Takes the permits if they can be used now, and counts that. @param since see `WaiterQueue.grant` */
-  #grants(now: number, amount: Amount, turn: Turn<Waiter> | undefined, since?: number): boolean {
-    const granted = this.#queue.grant(now, amount, since, turn);
-    if (granted) this.#meter.counts.granted += 1;
+  #grants(
+    now: number,
+    amount: Amount,
+    fairEntry: FairEntry<Waiter> | undefined,
+    since?: number,
+  ): boolean {
+    const granted = this.#queue.grant(now, amount, since, fairEntry);
+    if (granted) this.#callStats.counts.granted += 1;
     return granted;
   }
 
@@ -286,8 +294,8 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     return queue.dropOldest(excess, (waiter) => this.#full(waiter.amount, true));
   }
 
-  #refuseFull(now: number, amount: Amount, turn: Turn<Waiter> | undefined): never {
-    this.#refused(now, amount, turn, "queue-full");
+  #refuseFull(now: number, amount: Amount, fairEntry: FairEntry<Waiter> | undefined): never {
+    this.#refused(now, amount, fairEntry, "queue-full");
     throw this.#full(amount);
   }
 
@@ -300,10 +308,10 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   #refused(
     now: number,
     amount: Amount,
-    turn: Turn<Waiter> | undefined,
+    fairEntry: FairEntry<Waiter> | undefined,
     reason: RefusedMessage["reason"] = "too-long",
   ): void {
     // how long the wait would be if there were room
-    this.#meter.refused(amount, reason, () => this.#look(now, amount, turn, Infinity));
+    this.#callStats.refused(amount, reason, () => this.#look(now, amount, fairEntry, Infinity));
   }
 }

@@ -2,7 +2,7 @@
 import type { Policy } from "../algorithms/algorithm.ts";
 import { decisionOn } from "../api/decision.ts";
 import type { Decision } from "../api/limiter-api.ts";
-import type { Turn } from "../fair/turn.ts";
+import type { FairEntry } from "../fair/fair-entry.ts";
 import type { Amount } from "../ground/permits.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
 import type { Waiter } from "./waiter.ts";
@@ -14,8 +14,13 @@ export class PermitQueue extends WaiterQueue<PolicyState> {
    *
    * @param hasRoom whether `maxWaiting` lets it wait
    */
-  look(now: number, amount: Amount, hasRoom: () => boolean, turn?: Turn<Waiter>): Decision {
-    const { instant, from, supply, isFirst } = this.estimate(now, amount, turn);
+  look(
+    now: number,
+    amount: Amount,
+    hasRoom: () => boolean,
+    fairEntry?: FairEntry<Waiter>,
+  ): Decision {
+    const { instant, from, supply, isFirst } = this.estimate(now, amount, fairEntry);
     const full = instant > now ? this.overflowing(now, amount) : -1;
     const mayWait = full < 0 && (instant <= now || hasRoom());
     const wait = mayWait ? instant - now : Infinity;

@@ -1,7 +1,7 @@
 import type { LocalReservation, WaitOptions } from "../api/limiter-api.ts";
 import { checkSignalOptions } from "../api/options.ts";
-import type { Meter } from "../api/stats.ts";
-import type { Turn } from "../fair/turn.ts";
+import type { CallStats } from "../api/stats.ts";
+import type { FairEntry } from "../fair/fair-entry.ts";
 import { atLeastZero } from "../ground/check.ts";
 import { toMillis } from "../ground/clock.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
@@ -36,7 +36,7 @@ function replace(before: Amount, used: Amount): Amount {
 }
 
 /**
- * Permits that can be used later. Until then the reservation waits in the line like any waiter, but
+ * Permits that can be used later. Until then the reservation waits in the queue like any waiter, but
  * it needs no timer as long as `ready()` has not been called.
  */
 export class QueuedReservation extends Waiter implements LocalReservation {
@@ -44,7 +44,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   readonly waitMs: number;
   readonly #queue: PermitQueue;
   readonly #account: Account;
-  readonly #meter: Meter;
+  readonly #callStats: CallStats;
   #state: "waiting" | "ready" | "cancelled" = "waiting";
   /** The permits that it takes: the estimate, or what `settle` made of it. */
   #taken: Amount;
@@ -56,18 +56,18 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   constructor(
     queue: PermitQueue,
     account: Account,
-    meter: Meter,
+    callStats: CallStats,
     permits: Permits,
     asked: number,
     amount: Amount,
     waitMs: number,
-    turn?: Turn<Waiter>,
+    fairEntry?: FairEntry<Waiter>,
     isAwaited = false,
   ) {
-    super(asked, amount, undefined, turn);
+    super(asked, amount, undefined, fairEntry);
     this.#queue = queue;
     this.#account = account;
-    this.#meter = meter;
+    this.#callStats = callStats;
     this.permits = permits;
     this.waitMs = waitMs;
     this.#taken = amount;
@@ -132,7 +132,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   }
 
   override abort(reason: unknown, now: number): void {
-    this.#meter.cancelled(this.amount, now - this.asked, reason);
+    this.#callStats.cancelled(this.amount, now - this.asked, reason);
     this.#state = "cancelled";
     this.#taken = combine(this.#taken, this.#taken, () => 0);
     this.#settle?.(Promise.reject(reason));

@@ -10,7 +10,7 @@ const LONGEST_CREDIT = 10_000;
  * lose that time, because it is not stored. The credit is at most the lateness and `LONGEST_CREDIT`. Each
  * release replaces it, so it never adds up. No caller gets permits before its instant.
  */
-export class LateCredit {
+export class TimerDrift {
   #lateBy = 0;
   #until = 0;
 

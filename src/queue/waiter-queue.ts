@@ -1,34 +1,34 @@
 /**
- * The waiters of one limiter: one line over what they wait for (`Supply`), first in, first out or in the order of a
- * fair limiter; one timer for the head of the line; and the signals that cancel waiters.
+ * The waiters of one limiter: one queue over what they wait for (`Supply`), first in, first out or in the order of a
+ * fair limiter; one timer for the head of the queue; and the signals that cancel waiters.
  *
  * The queue holds two states of the supply: after all *released* waiters, and after all waiters still in
- * the line (`Line.replay`). The second is a copy of the first on which the line is replayed. It is made on
+ * the queue (`Schedule.replay`). The second is a copy of the first on which the queue is replayed. It is made on
  * demand, and discarded when a waiter is cancelled or the supply changes. So a cancelled waiter leaves no gap,
  * and cancelling n waiters costs n steps.
  *
- * Each waiter is released at the instant at which the supply lets it through. A late look at the line
- * releases all waiters that are due, and accounts each at its own instant, so the lateness costs the line
+ * Each waiter is released at the instant at which the supply lets it through. A late look at the queue
+ * releases all waiters that are due, and accounts each at its own instant, so the lateness costs the queue
  * no permits. A caller that was released late and calls again is treated as if the timer had been on
- * time: see `LateCredit`.
+ * time: see `TimerDrift`.
  *
- * All times are those of the limiter's `Timeline`.
+ * All times are those of the limiter's `MonotonicTime`.
  */
-import type { Turn } from "../fair/turn.ts";
+import type { FairEntry } from "../fair/fair-entry.ts";
 import { AbortGroups } from "../ground/abort-groups.ts";
 import type { Clock, Timer } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
-import type { Line } from "./line.ts";
+import { MonotonicTime } from "./monotonic-time.ts";
 import { FIFO, type Order } from "./order.ts";
+import type { Schedule } from "./schedule.ts";
 import { type Supply, UNKNOWN } from "./supply.ts";
-import { Timeline } from "./timeline.ts";
-import { LateCredit } from "./timer-drift.ts";
+import { TimerDrift } from "./timer-drift.ts";
 import { Change, type Waiter } from "./waiter.ts";
 
-/** The first instant at which a request at the end of the line could be granted, and what precedes it. */
+/** The first instant at which a request at the end of the queue could be granted, and what precedes it. */
 export interface Estimate<S> {
   readonly instant: number;
-  /** When the request would be the head of the line. */
+  /** When the request would be the head of the queue. */
   readonly from: number;
   /** The supply after all waiters before it. */
   readonly supply: S;
@@ -39,9 +39,9 @@ export interface Estimate<S> {
 export class WaiterQueue<S extends Supply = Supply> {
   /** The supply after all released waiters. */
   readonly supply: S;
-  readonly #time: Timeline;
-  readonly #line: Line<S>;
-  readonly #late = new LateCredit();
+  readonly #time: MonotonicTime;
+  readonly #schedule: Schedule<S>;
+  readonly #late = new TimerDrift();
   protected readonly signals = new AbortGroups<Waiter>((waiter, reason) =>
     this.aborted(waiter, reason),
   );
@@ -60,10 +60,10 @@ export class WaiterQueue<S extends Supply = Supply> {
   #stale = false;
 
   /** @param order of the waiters; default first in, first out */
-  constructor(time: Timeline, supply: S, order: Order = FIFO) {
+  constructor(time: MonotonicTime, supply: S, order: Order = FIFO) {
     this.#time = time;
     this.supply = supply;
-    this.#line = order.line(supply, (waiter) => this.#refuse(waiter));
+    this.#schedule = order.schedule(supply, (waiter) => this.#refuse(waiter));
   }
 
   /**
@@ -74,7 +74,7 @@ export class WaiterQueue<S extends Supply = Supply> {
    */
   static over<Own extends Supply, Queue extends WaiterQueue<Own>>(
     this: new (
-      time: Timeline,
+      time: MonotonicTime,
       supply: Own,
       order?: Order,
     ) => Queue,
@@ -82,7 +82,7 @@ export class WaiterQueue<S extends Supply = Supply> {
     open: (now: number, epoch: number) => Own,
     order?: Order,
   ): Queue {
-    const time = new Timeline(
+    const time = new MonotonicTime(
       clock,
       () => queue.rearm(),
       (by) => queue.rebase(by),
@@ -97,11 +97,11 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** How many permits the waiters ask for. */
   get permits(): number {
-    return this.#line.permits;
+    return this.#schedule.permits;
   }
 
   get #isEmpty(): boolean {
-    return this.#line.head === undefined;
+    return this.#schedule.head === undefined;
   }
 
   /** Whether no caller waits, and neither a pause nor a credit for a late timer is in effect. */
@@ -112,12 +112,7 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** No request that is made now is released before this: all waiters and any pause precede it. */
   get end(): number {
-    return this.#line.replay(this.#from).at;
-  }
-
-  /** Until when a pause lasts. */
-  get heldUntil(): number {
-    return this.#pausedUntil;
+    return this.#schedule.replay(this.#from).at;
   }
 
   /** How late the timer was for the callers that call again now. */
@@ -128,7 +123,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** The supply after all waiters; read-only. */
   get outcome(): S {
     this.catchUp();
-    return this.#isEmpty ? this.supply : this.#line.replay(this.#from).supply;
+    return this.#isEmpty ? this.supply : this.#schedule.replay(this.#from).supply;
   }
 
   /**
@@ -137,9 +132,9 @@ export class WaiterQueue<S extends Supply = Supply> {
    * @param since from when the request counts as one that waits, if that is earlier than `now`: see `Backlog`
    * @param turn on a fair limiter, here and below
    */
-  grant(now: number, amount: Amount, since = Infinity, turn?: Turn<Waiter>): boolean {
-    const free = this.#line.head === undefined && now >= this.#specialUntil && now <= since;
-    const from = free ? now : this.#grantFrom(now, amount, since, turn);
+  grant(now: number, amount: Amount, since = Infinity, fairEntry?: FairEntry<Waiter>): boolean {
+    const free = this.#schedule.head === undefined && now >= this.#specialUntil && now <= since;
+    const from = free ? now : this.#grantFrom(now, amount, since, fairEntry);
     const at = this.supply.earliest(from, amount);
     if (at > now) {
       this.possible(at, amount);
@@ -147,14 +142,19 @@ export class WaiterQueue<S extends Supply = Supply> {
     }
     this.supply.take(at, amount, now);
     if (at > this.#floor) this.#floor = at;
-    this.#line.granted(turn, at);
+    this.#schedule.granted(fairEntry, at);
     return true;
   }
 
   /** Releases due waiters, then returns from when a new request may go: later than `now` if others precede. */
-  #grantFrom(now: number, amount: Amount, since: number, turn: Turn<Waiter> | undefined): number {
+  #grantFrom(
+    now: number,
+    amount: Amount,
+    since: number,
+    fairEntry: FairEntry<Waiter> | undefined,
+  ): number {
     this.#release(now);
-    if (!this.#line.isNext(turn)) return now + 1;
+    if (!this.#schedule.isNext(fairEntry)) return now + 1;
     if (since < now) return Math.max(since, this.#from);
     const from = this.#onTime(now, amount);
     if (from === now) this.#late.end();
@@ -162,17 +162,21 @@ export class WaiterQueue<S extends Supply = Supply> {
   }
 
   /** Returns the first instant at which the permits could be used, behind the waiters before this one. */
-  instant(now: number, amount: Amount, turn?: Turn<Waiter>): number {
-    return this.estimate(now, amount, turn).instant;
+  instant(now: number, amount: Amount, fairEntry?: FairEntry<Waiter>): number {
+    return this.estimate(now, amount, fairEntry).instant;
   }
 
-  protected estimate(now: number, amount: Amount, turn: Turn<Waiter> | undefined): Estimate<S> {
+  protected estimate(
+    now: number,
+    amount: Amount,
+    fairEntry: FairEntry<Waiter> | undefined,
+  ): Estimate<S> {
     this.#release(now);
     let from = this.#onTime(now, amount);
     let { supply } = this;
-    const isFirst = this.#line.isNext(turn);
+    const isFirst = this.#schedule.isNext(fairEntry);
     if (!isFirst) {
-      const promised = this.#line.replay(this.#from, turn);
+      const promised = this.#schedule.replay(this.#from, fairEntry);
       from = Math.max(from, promised.at);
       supply = promised.supply;
     }
@@ -202,15 +206,16 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** @param behind the waiter in front of it; default: the last one */
   add(waiter: Waiter, behind?: Waiter): void {
-    this.#line.append(waiter, this.#from, behind);
+    this.#schedule.append(waiter, this.#from, behind);
     for (const signal of waiter.signals) this.signals.add(signal, waiter);
     // on a fair limiter it may be the head
-    if (this.#timer === undefined || waiter.turn || waiter === this.#line.urgent) this.#arm();
+    if (this.#timer === undefined || waiter.fairEntry || waiter === this.#schedule.urgent)
+      this.#arm();
   }
 
   /** Called when a caller starts to await a reservation: it needs the timer now, and follows every change. */
   attend(reservation: Waiter): void {
-    if (this.#line.release(reservation)) this.outdate();
+    if (this.#schedule.release(reservation)) this.outdate();
     if (this.#timer === undefined) this.#arm();
   }
 
@@ -222,27 +227,26 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** Called when a signal of the waiter was aborted. */
   protected aborted(waiter: Waiter, reason: unknown): void {
-    // read before the removal: the waiter's instants are valid only while it is in the line
+    // read before the removal: the waiter's instants are valid only while it is in the queue
     const now = this.now();
     this.remove(waiter);
     waiter.abort(reason, now);
   }
 
-  /** Removes a waiter from the line; the waiters behind it move up. */
+  /** Removes a waiter from the queue; the waiters behind it move up. */
   remove(waiter: Waiter): void {
     const now = this.now();
     // it blocked the waiters behind it until now, or until its own instant if our timer is late
-    if (waiter === this.#line.head) this.#floor = Math.min(now, this.#instantOf(waiter));
-    this.#line.discard();
+    if (waiter === this.#schedule.head) this.#floor = Math.min(now, this.#instantOf(waiter));
+    this.#schedule.discard();
     if (this.#leave(waiter)) this.outdate();
     this.#settleSoon();
   }
 
   /** Removes all waiters. @returns them in order */
   protected drain(): readonly Waiter[] {
-    const waiters = [...this.#line.waiters()];
+    const waiters = [...this.#schedule.waiters()];
     for (const waiter of waiters) this.#leave(waiter);
-    this.#line.discard();
     this.#arm();
     return waiters;
   }
@@ -254,7 +258,7 @@ export class WaiterQueue<S extends Supply = Supply> {
    * @returns `false` if that many cannot be dropped; then no caller is dropped
    */
   dropOldest(permits: number, reason: (waiter: Waiter) => Error): boolean {
-    const victims = this.#line.oldestDroppable(permits);
+    const victims = this.#schedule.oldestDroppable(permits);
     const now = this.now();
     for (const waiter of victims) {
       const error = reason(waiter);
@@ -266,31 +270,30 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** Removes all waiters, as if their signals had been aborted. */
   clear(reason: unknown): void {
-    const now = this.now();
-    for (const waiter of this.drain()) waiter.abort(reason, now);
+    for (const waiter of this.drain()) waiter.abort(reason, this.now());
   }
 
-  /** Changes the amount of a waiter that is still in the line. */
+  /** Changes the amount of a waiter that is still in the queue. */
   resettle(waiter: Waiter, amount: Amount): void {
-    this.#line.resize(waiter, amount);
+    this.#schedule.resize(waiter, amount);
     this.outdate();
     this.#retime();
   }
 
-  /** Applies a change to the supply when its turn in the line comes. */
+  /** Applies a change to the supply when its turn in the queue comes. */
   change(apply: (supply: S, now: number, epoch: number) => void): void {
     this.catchUp();
     const { last: now, epoch } = this.#time;
     const change = new Change(now, (supply) => apply(supply as S, now, epoch));
-    this.#line.append(change, this.#from);
+    this.#schedule.append(change, this.#from);
     this.#retime();
   }
 
-  /** Makes the supply as if new and ends any pause. The waiters in the line take from it, in order. */
+  /** Makes the supply as if new and ends any pause. The waiters in the queue take from it, in order. */
   protected restart(apply: (now: number, epoch: number) => void): void {
     this.catchUp();
     const { last: now, epoch } = this.#time;
-    this.#line.applyChanges(this.supply);
+    this.#schedule.applyChanges(this.supply);
     apply(now, epoch);
     this.#floor = now;
     this.#pausedUntil = now;
@@ -311,27 +314,27 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** Releases all waiters that are due, each at its instant. */
   #release(now: number): void {
-    for (let place = this.#line.head; place !== undefined; place = this.#line.head) {
-      if (place instanceof Change) {
-        place.apply(this.supply);
-        this.#floor = Math.max(this.#floor, place.since);
-        this.#line.remove(place);
+    for (let entry = this.#schedule.head; entry !== undefined; entry = this.#schedule.head) {
+      if (entry instanceof Change) {
+        entry.apply(this.supply);
+        this.#floor = Math.max(this.#floor, entry.since);
+        this.#schedule.remove(entry);
       } else {
-        const at = this.#instantOf(place);
-        const { urgent } = this.#line;
+        const at = this.#instantOf(entry);
+        const { urgent } = this.#schedule;
         if (urgent !== undefined && urgent.deadline < Math.min(Math.ceil(at), now + 1)) {
           this.#refuse(urgent);
           continue;
         }
         if (at > now) break;
         // a reservation that no caller awaits starts at its instant, by its holder's own timer
-        this.supply.take(at, place.taken, place.awaited ? now : at);
+        this.supply.take(at, entry.taken, entry.awaited ? now : at);
         // the waiters behind it were promised instants that follow its booked one
-        if (now > at && this.supply.isStrict) this.#line.discard();
+        if (now > at && this.supply.isStrict) this.#schedule.discard();
         this.#floor = at;
-        if (place.awaited) this.#late.grant(now - at, now);
-        this.#leave(place, at);
-        place.release(at, now);
+        if (entry.awaited) this.#late.grant(now - at, now);
+        this.#leave(entry, at);
+        entry.release(at, now);
       }
     }
     this.#specialUntil = this.#late.isOpen ? Infinity : this.#pausedUntil;
@@ -355,13 +358,13 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** @param at when it is released; absent: it is not @returns whether a change has moved up */
   #leave(waiter: Waiter, at?: number): boolean {
     for (const signal of waiter.signals) this.signals.delete(signal, waiter);
-    return this.#line.remove(waiter, at);
+    return this.#schedule.remove(waiter, at);
   }
 
   /** Called when the waiters need new instants, none of them before the present; `#retime` computes them. */
   outdate(): void {
     this.#floor = Math.max(this.#floor, this.#time.last);
-    this.#line.discard();
+    this.#schedule.discard();
     this.#stale = true;
     this.#settleSoon();
   }
@@ -371,17 +374,17 @@ export class WaiterQueue<S extends Supply = Supply> {
    * and releases those that are due.
    */
   #retime(): void {
-    this.#line.discard();
+    this.#schedule.discard();
     this.#release(this.#time.last);
     if (!this.#isEmpty) {
-      this.#line.refuseLate(this.#from);
+      this.#schedule.refuseLate(this.#from);
       this.#release(this.#time.last);
     }
     this.#stale = false;
     this.#arm();
   }
 
-  /** Updates the line once for all waiters that leave in one turn. */
+  /** Updates the queue once for all waiters that leave in one tick. */
   #settleSoon(): void {
     if (this.#settling) return;
     this.#settling = true;
@@ -395,7 +398,7 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** Sets the timer to when the head is due; clears it if no promise is pending for any waiter. */
   #arm(): void {
-    const { head, isAwaited, urgent } = this.#line;
+    const { head, isAwaited, urgent } = this.#schedule;
     const isDue = isAwaited && head !== undefined && !(head instanceof Change);
     const next = isDue ? Math.min(this.#instantOf(head), urgent?.deadline ?? Infinity) : UNKNOWN;
     const due = next === UNKNOWN ? undefined : next;

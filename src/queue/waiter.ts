@@ -1,19 +1,19 @@
-import type { Turn } from "../fair/turn.ts";
+import type { FairEntry } from "../fair/fair-entry.ts";
 import type { Amount } from "../ground/permits.ts";
 
 import type { Supply } from "./supply.ts";
 
-/** An entry of the line: a waiter, or a change. */
-export type LineEntry = Waiter | Change;
+/** An entry of the queue: a waiter, or a change. */
+export type QueueEntry = Waiter | Change;
 
 /**
- * A change of the supply that takes its turn in the line: new numbers, a charge, a refund.
+ * A change of the supply that takes its turn in the queue: new numbers, a charge, a refund.
  */
 export class Change {
-  before: LineEntry | undefined = undefined;
-  after: LineEntry | undefined = undefined;
+  before: QueueEntry | undefined = undefined;
+  after: QueueEntry | undefined = undefined;
   readonly awaited = false;
-  readonly turn = undefined;
+  readonly fairEntry = undefined;
   /** When it applies, µs. */
   readonly since: number;
   readonly apply: (supply: Supply) => void;
@@ -37,22 +37,22 @@ function only(signal: AbortSignal): readonly AbortSignal[] {
   return signals;
 }
 
-/** A waiter in the line. Subclasses define what happens when it is released or removed. */
+/** A waiter in the queue. Subclasses define what happens when it is released or removed. */
 export abstract class Waiter {
-  before: LineEntry | undefined = undefined;
-  after: LineEntry | undefined = undefined;
+  before: QueueEntry | undefined = undefined;
+  after: QueueEntry | undefined = undefined;
   /** When the call was made, µs. */
   readonly asked: number;
   /** The permits that must be available before it is released. */
   amount: Amount;
   signals: readonly AbortSignal[];
   /** Its place among the shares; only on a fair limiter. */
-  readonly turn: Turn<Waiter> | undefined;
+  readonly fairEntry: FairEntry<Waiter> | undefined;
 
-  constructor(asked: number, amount: Amount, signal?: AbortSignal, turn?: Turn<Waiter>) {
+  constructor(asked: number, amount: Amount, signal?: AbortSignal, fairEntry?: FairEntry<Waiter>) {
     this.asked = asked;
     this.amount = amount;
-    this.turn = turn;
+    this.fairEntry = fairEntry;
     this.signals = signal === undefined ? NO_SIGNALS : only(signal);
   }
 

@@ -10,7 +10,7 @@ import { RemoteConcurrency } from "../concurrency/leased/remote-concurrency.ts";
 import type {
   ConcurrencyStatus,
   RemoteLease as RedisLease,
-} from "../concurrency/leased/remote-lease.ts";
+} from "../concurrency/leased/store-lease.ts";
 import {
   aboveZero,
   atLeastZeroOrInfinity,

@@ -28,7 +28,7 @@ export type { RemoteStats as RedisStats, StoreState } from "../api/outage-stats.
 export type {
   ConcurrencyStatus,
   RemoteLease as RedisLease,
-} from "../concurrency/leased/remote-lease.ts";
+} from "../concurrency/leased/store-lease.ts";
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "../ground/errors.ts";
 export type { PrefetchOptions } from "../remote/remote-options.ts";
 export type { RateSetting } from "../remote/remote-rate-limiter.ts";

@@ -1,12 +1,12 @@
 /**
- * Packs requests into batches. A batch holds the requests of one turn of the event loop, or those that
+ * Packs requests into batches. A batch holds the requests of one tick of the event loop, or those that
  * arrive while another batch is under way, in order of arrival: one batch is under way at a time. A batch
  * without a reply within `timeoutMs` of its first request is reported as failed. A later reply to it is
  * reported as late.
  */
 
 import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
-import { atEndOfTurn } from "../ground/end-of-turn.ts";
+import { atEndOfTick } from "../ground/end-of-tick.ts";
 import { noAnswer } from "../ground/errors.ts";
 
 /** A request that need not be sent once its caller has left (`gone`). */
@@ -149,14 +149,14 @@ export class Batcher<Request extends Batchable, Answer> {
     if (this.isDrained) this.#handler.drained();
     this.#leaveSoon();
     const isTimed = this.#timer !== undefined;
-    if (isTimed !== this.isUnderWay) atEndOfTurn(this.#keepTime);
+    if (isTimed !== this.isUnderWay) atEndOfTick(this.#keepTime);
   }
 
-  /** Sends at the end of this turn: all its requests are queued by then, and a single one is not delayed. */
+  /** Sends at the end of this tick: all its requests are queued by then, and a single one is not delayed. */
   #leaveSoon(): void {
     if (this.#isLeaving || !this.#canLeave) return;
     this.#isLeaving = true;
-    atEndOfTurn(this.#leave);
+    atEndOfTick(this.#leave);
   }
 
   get #canLeave(): boolean {

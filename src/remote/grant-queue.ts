@@ -7,7 +7,7 @@
  * its reply may want them, and only the latest permits of all can return without a gap in the store's schedule.
  */
 import type { Clock, Timer } from "../ground/clock.ts";
-import { Timeline } from "../queue/timeline.ts";
+import { MonotonicTime } from "../queue/monotonic-time.ts";
 import type { Waiter } from "../queue/waiter.ts";
 import { WaiterQueue } from "../queue/waiter-queue.ts";
 import { type Grant, Grants } from "./grants.ts";
@@ -21,16 +21,18 @@ export interface PromisedCaller extends Waiter {
 }
 
 export class GrantQueue extends WaiterQueue<Grants> {
-  readonly #time: Timeline;
+  readonly #time: MonotonicTime;
   readonly #sendsTime: boolean;
   /** Returns permits to the store. */
   #giveBack: (grant: Grant) => void = () => {};
+  /** Until when a pause lasts. */
+  #heldUntil = 0;
   #isAsking = false;
   #isReturning = false;
 
   /** @param sendsTime whether the store uses this clock, which every batch then carries */
   constructor(clock: Clock, sendsTime = false) {
-    const time = new Timeline(
+    const time = new MonotonicTime(
       clock,
       () => this.rearm(),
       // requests under way and reservations hold instants, too
@@ -109,7 +111,7 @@ export class GrantQueue extends WaiterQueue<Grants> {
     this.returnSoon();
   }
 
-  /** Returns permits that are left over, once for all callers that leave in one turn. */
+  /** Returns permits that are left over, once for all callers that leave in one tick. */
   returnSoon(): void {
     if (this.#isReturning) return;
     this.#isReturning = true;
@@ -137,9 +139,14 @@ export class GrantQueue extends WaiterQueue<Grants> {
     return callers;
   }
 
+  override pause(micros: number): void {
+    this.#heldUntil = Math.max(this.#heldUntil, this.now() + micros);
+    super.pause(micros);
+  }
+
   /** Returns whether an instant has come and no pause defers it. */
   reached(due: number): boolean {
-    return this.now() >= Math.max(due, this.heldUntil);
+    return this.now() >= Math.max(due, this.#heldUntil);
   }
 
   /** Starts a timer beside the queue; a pause defers it, too. */
@@ -147,7 +154,7 @@ export class GrantQueue extends WaiterQueue<Grants> {
     let timer: Timer | undefined;
     const look = () => {
       if (this.reached(due)) wake();
-      else timer = this.wakeAt(Math.max(due, this.heldUntil), look);
+      else timer = this.wakeAt(Math.max(due, this.#heldUntil), look);
     };
     timer = this.wakeAt(due, look);
     return { cancel: () => timer?.cancel() };

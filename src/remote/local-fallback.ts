@@ -7,22 +7,22 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import { passing } from "../api/decision.ts";
 import type { Decision } from "../api/limiter-api.ts";
 import type { Amount } from "../ground/permits.ts";
+import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
-import { Timeline } from "../queue/timeline.ts";
 import { Waiter } from "../queue/waiter.ts";
-import { lackedMore, sharesOf } from "../stores/outage-policy-state.ts";
+import { fractionsOf, lackedMore } from "../stores/outage-policy-state.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
-import type { ChangeVerb, Here, PermitRequest, Visitor } from "./permit-request.ts";
+import type { ChangeVerb, Fallback, FallbackRequest, PermitRequest } from "./permit-request.ts";
 import type { Parts } from "./remote-options.ts";
 
 /** How long the number of processes that share the limit is used before it is read again, microseconds. */
-const SHARE_HOLDS = 1_000_000;
+const FRACTION_HOLDS = 1_000_000;
 
 /** The part of the queue that the strategies "local" and "allow" use. */
-export interface HereHost {
+export interface FallbackHost {
   /** For a request that has no answer yet: a prefetcher has passed it on, and waits for its answer. */
-  readonly link: { readonly isAway: boolean; send(request: PermitRequest): void };
+  readonly link: { readonly isUnavailable: boolean; send(request: PermitRequest): void };
   send(request: PermitRequest): void;
   /** Returns whether `maxWaiting` allows that many more permits; `full` is the error if not. */
   hasRoom(amount: Amount): boolean;
@@ -30,45 +30,45 @@ export interface HereHost {
 }
 
 /** This process' share of the policies, at most 1, and how the state for a share is opened. */
-export interface LocalShare {
+export interface LocalFraction {
   fraction(): number;
   open(policies: PolicyList, fraction: number, now: number, epoch: number): PolicyState;
 }
 
-export class LocalFallback implements Here {
+export class LocalFallback implements Fallback {
   readonly #parts: Parts;
-  readonly #host: HereHost;
-  readonly #share: LocalShare;
-  readonly #time: Timeline;
+  readonly #host: FallbackHost;
+  readonly #localFraction: LocalFraction;
+  readonly #time: MonotonicTime;
   readonly #queue: PermitQueue;
   /** The state as if no request had been granted in this process. */
   readonly #idle: PolicyState;
   /** The same, as if the store had run the changes that were sent before the outage. */
   #idleIfRun: PolicyState | undefined;
-  readonly #visitors = new Set<Visitor>();
+  readonly #requests = new Set<FallbackRequest>();
   readonly #policies: readonly Policy[];
   #fraction: number;
   #askedAgainAt: number;
   #pausedUntil = 0;
   #sentWasRun = false;
 
-  constructor(parts: Parts, host: HereHost, share: LocalShare) {
+  constructor(parts: Parts, host: FallbackHost, localFraction: LocalFraction) {
     this.#parts = parts;
     this.#host = host;
-    this.#share = share;
-    this.#policies = parts.inForce.policies;
-    this.#fraction = share.fraction();
-    this.#time = new Timeline(
+    this.#localFraction = localFraction;
+    this.#policies = parts.activePolicies.policies;
+    this.#fraction = localFraction.fraction();
+    this.#time = new MonotonicTime(
       parts.clock,
       () => this.#queue.rearm(),
       (by) => this.#rebase(by),
     );
     const { last, epoch } = this.#time;
     const policies = { ...parts.declared, list: this.#policies };
-    const policyState = share.open(policies, this.#fraction, last, epoch);
+    const policyState = localFraction.open(policies, this.#fraction, last, epoch);
     this.#idle = policyState.copy();
     this.#queue = new PermitQueue(this.#time, policyState);
-    this.#askedAgainAt = this.#queue.now() + SHARE_HOLDS;
+    this.#askedAgainAt = this.#queue.now() + FRACTION_HOLDS;
   }
 
   /** How many permits callers wait for here. */
@@ -82,52 +82,52 @@ export class LocalFallback implements Here {
     return this.#queue.isIdle && this.#queue.supply.deficit(now).every((permits) => permits === 0);
   }
 
-  admit(visitor: Visitor): void {
-    const { amount, left } = visitor;
-    const { inForce } = this.#parts;
-    if (inForce.closed(amount) >= 0 || inForce.isImpossible(amount)) {
-      visitor.never(inForce.excess(amount));
+  admit(request: FallbackRequest): void {
+    const { amount, left } = request;
+    const { activePolicies } = this.#parts;
+    if (activePolicies.closed(amount) >= 0 || activePolicies.isImpossible(amount)) {
+      request.never(activePolicies.excess(amount));
       return;
     }
     const queue = this.#queue;
     const now = this.#now();
     if (queue.grant(now, amount)) {
-      this.#letIn(visitor);
+      this.#letIn(request);
       return;
     }
     const mayWait = this.#host.hasRoom(amount) && !queue.overflows(now, amount);
     if (!mayWait || queue.instant(now, amount) > now + left) {
-      visitor.decline(() => this.#full(amount));
+      request.decline(() => this.#full(amount));
       return;
     }
-    const waiter = new VisitorWaiter(now, visitor, (isLetIn) => {
-      this.#visitors.delete(visitor);
-      visitor.leaveHere = undefined;
-      if (!isLetIn) visitor.decline(() => this.#full(amount));
-      else if (visitor.isAwaited) this.#letIn(visitor);
+    const waiter = new FallbackWaiter(now, request, (isLetIn) => {
+      this.#requests.delete(request);
+      request.leaveFallback = undefined;
+      if (!isLetIn) request.decline(() => this.#full(amount));
+      else if (request.isAwaited) this.#letIn(request);
     });
-    this.#visitors.add(visitor);
-    visitor.leaveHere = () => {
-      if (this.#visitors.delete(visitor)) queue.remove(waiter);
+    this.#requests.add(request);
+    request.leaveFallback = () => {
+      if (this.#requests.delete(request)) queue.remove(waiter);
     };
     const wait = queue.instant(now, amount) - now;
     queue.add(waiter);
-    if (visitor.isAwaited) return;
+    if (request.isAwaited) return;
     this.#parts.stats.granted(amount);
-    visitor.granted(wait);
+    request.granted(wait);
   }
 
-  #letIn(visitor: Visitor): void {
-    this.#parts.stats.granted(visitor.amount);
-    visitor.granted(0);
+  #letIn(request: FallbackRequest): void {
+    this.#parts.stats.granted(request.amount);
+    request.granted(0);
   }
 
   /** `waitMs` is `Infinity` if the caller could not wait because `maxWaiting` is reached. */
   decide(verb: "decide" | "peek", amount: Amount): Decision {
-    const { inForce } = this.#parts;
-    const rejection = inForce.rejection(amount);
+    const { activePolicies } = this.#parts;
+    const rejection = activePolicies.rejection(amount);
     if (rejection !== undefined) return rejection;
-    if (inForce.isImpossible(amount)) throw inForce.excess(amount);
+    if (activePolicies.isImpossible(amount)) throw activePolicies.excess(amount);
     const queue = this.#queue;
     const now = this.#now();
     if (verb === "decide" && queue.grant(now, amount)) {
@@ -169,10 +169,10 @@ export class LocalFallback implements Here {
    */
   retire() {
     this.#queue.catchUp();
-    const visitors = [...this.#visitors];
-    const callers = visitors.filter(({ isAwaited }) => isAwaited);
-    for (const caller of callers) caller.leaveHere?.();
-    for (const visitor of visitors) visitor.leaveHere = undefined;
+    const requests = [...this.#requests];
+    const callers = requests.filter(({ isAwaited }) => isAwaited);
+    for (const caller of callers) caller.leaveFallback?.();
+    for (const request of requests) request.leaveFallback = undefined;
     const now = this.#queue.now();
     const idle = (this.#sentWasRun ? this.#idleIfRun : undefined) ?? this.#idle;
     const used = lackedMore(this.#queue.outcome, idle, now);
@@ -183,19 +183,19 @@ export class LocalFallback implements Here {
   #now(): number {
     const now = this.#queue.now();
     if (now < this.#askedAgainAt) return now;
-    this.#askedAgainAt = now + SHARE_HOLDS;
+    this.#askedAgainAt = now + FRACTION_HOLDS;
     const before = this.#fraction;
-    this.#fraction = this.#share.fraction();
+    this.#fraction = this.#localFraction.fraction();
     if (this.#fraction !== before) {
-      const shares = this.#shares;
-      this.#queue.resize(shares);
-      for (const idle of this.#idles) idle.resize(this.#time.last, shares, this.#time.epoch);
+      const fractions = this.#fractions;
+      this.#queue.resize(fractions);
+      for (const idle of this.#idles) idle.resize(this.#time.last, fractions, this.#time.epoch);
     }
     return now;
   }
 
-  get #shares(): readonly Policy[] {
-    return sharesOf(this.#policies, this.#fraction);
+  get #fractions(): readonly Policy[] {
+    return fractionsOf(this.#policies, this.#fraction);
   }
 
   get #idles(): readonly PolicyState[] {
@@ -209,7 +209,7 @@ export class LocalFallback implements Here {
   }
 
   #full(amount: Amount): Error {
-    return this.#host.full(amount, this.#shares);
+    return this.#host.full(amount, this.#fractions);
   }
 }
 
@@ -220,14 +220,14 @@ function apply(policyState: PolicyState, verb: ChangeVerb, now: number, amount: 
 }
 
 /** The place of a visitor in the queue. A reservation sets a timer of its own if a caller awaits it. */
-class VisitorWaiter extends Waiter {
+class FallbackWaiter extends Waiter {
   readonly #isAwaited: boolean;
   readonly #deadline: number;
   readonly #answer: (isLetIn: boolean) => void;
 
   constructor(
     now: number,
-    { amount, left, isAwaited }: Visitor,
+    { amount, left, isAwaited }: FallbackRequest,
     answer: (isLetIn: boolean) => void,
   ) {
     super(now, amount);

@@ -4,7 +4,7 @@ import { type BatchCounter, BatchCounters, LostReplyError } from "../stores/batc
 import {
   type Answer,
   AT_ONCE,
-  type CombinedPart,
+  type CombinedSubrequest,
   type StateLocation,
   type Store,
   type StoreReply,
@@ -47,7 +47,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   }
 
   override now(): number {
-    return this.#parts.line.now();
+    return this.#parts.queue.now();
   }
 
   override prepare(requests: readonly PermitRequest[]): readonly PermitRequest[] {
@@ -60,8 +60,8 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     sentAt: number,
     deadlineMs: number,
   ): Promise<readonly (Answer | undefined)[]> {
-    const packed = pack(requests, this.#parts.line.lateBy);
-    this.#parts.line.asking();
+    const packed = pack(requests, this.#parts.queue.lateBy);
+    this.#parts.queue.asking();
     return this.#run(packed, sentAt, deadlineMs, this.#counters.take());
   }
 
@@ -70,12 +70,12 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     answers: readonly (Answer | undefined)[],
   ): void {
     super.answered(sent, answers);
-    this.#parts.line.answered();
+    this.#parts.queue.answered();
   }
 
   override failed(requests: readonly PermitRequest[], cause: unknown, isOverdue: boolean): void {
     super.failed(requests, cause, isOverdue);
-    this.#parts.line.answered();
+    this.#parts.queue.answered();
   }
 
   /** A pause of length 0 is a write that changes nothing: it shows that the store accepts writes. */
@@ -110,34 +110,34 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   }
 
   #noted(reply: Pick<StoreReply, "inForce" | "notes" | "others">): void {
-    const { inForce, stats } = this.#parts;
-    inForce.replied(reply);
+    const { activePolicies, stats } = this.#parts;
+    activePolicies.replied(reply);
     if (reply.others !== undefined) stats.shared(reply.others);
     stats.processes?.used();
   }
 
   /** Converts an instant of the limiter's clock to the time that is sent to the store. */
   #storeTime(instant: number): number | undefined {
-    const { sendsTime, line } = this.#parts;
-    return sendsTime ? instant + line.epoch : undefined;
+    const { sendsTime, queue } = this.#parts;
+    return sendsTime ? instant + queue.epoch : undefined;
   }
 
   /** The location of the state, for requests to several limiters at once. */
-  get place(): StateLocation | undefined {
-    return this.#store.place?.(this.#key);
+  get location(): StateLocation | undefined {
+    return this.#store.location?.(this.#key);
   }
 
   /** This limiter's part of a request to several limiters. */
-  combinedPart(): Pick<CombinedPart, "declared" | "now" | "late" | "counters"> {
+  combinedSubrequest(): Pick<CombinedSubrequest, "declared" | "now" | "late" | "counters"> {
     const now = this.#storeTime(this.now());
-    const late = this.#parts.line.lateBy;
+    const late = this.#parts.queue.lateBy;
     return { declared: this.#declared, now, late, counters: this.#counters };
   }
 
   /** Processes the reply to a request to several limiters. */
   replied(reply: Pick<StoreReply, "inForce" | "notes" | "others">): void {
     this.#noted(reply);
-    if (!this.isAway) this.#parts.stats.answered();
+    if (!this.isUnavailable) this.#parts.stats.answered();
   }
 
   returnToStore(amount: Amount, { receipts }: Receipts): Promise<void> {

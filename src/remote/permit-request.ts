@@ -29,11 +29,11 @@ export interface PermitRequest extends PendingRequest<Answer> {
    *
    * @param isSent the request was sent: the store may have run it, or may still run it
    */
-  readonly runHere?: ((here: Here, isSent: boolean) => void) | undefined;
+  readonly runInFallback?: ((here: Fallback, isSent: boolean) => void) | undefined;
 }
 
 /** A request for permits that the fallback in this process answers while the store is away. */
-export interface Visitor extends PermitRequest {
+export interface FallbackRequest extends PermitRequest {
   readonly amount: Amount;
   /** How much longer it can wait, microseconds. */
   readonly left: number;
@@ -47,14 +47,14 @@ export interface Visitor extends PermitRequest {
   decline(full: () => Error): void;
   never(excess: PermitsExceedCapacityError): void;
   /** Set while it waits here; gives up its place. */
-  leaveHere: (() => void) | undefined;
+  leaveFallback: (() => void) | undefined;
 }
 
 export type ChangeVerb = "charge" | "refund" | "settle";
 
 /** Answers in this process while the store is away. */
-export interface Here {
-  admit(visitor: Visitor): void;
+export interface Fallback {
+  admit(visitor: FallbackRequest): void;
   decide(verb: "decide" | "peek", amount: Amount): Decision;
   /** @param isSent the change was sent: the store may have made it */
   change(verb: ChangeVerb, amount: Amount, isSent: boolean): void;
@@ -77,7 +77,7 @@ export interface CallOptions<T> {
   readonly isRepeatable?: boolean;
   readonly promisedUntil?: number;
   readonly returnToStore?: (answer: Answer) => void;
-  readonly here?: (here: Here, isSent: boolean) => T;
+  readonly here?: (here: Fallback, isSent: boolean) => T;
   /** Called with the error if the call fails. */
   readonly failed?: (error: unknown) => void;
 }
@@ -88,7 +88,7 @@ export class StoreCall<T> implements PermitRequest {
   readonly toStore: (late: number) => StoreRequest;
   readonly isRepeatable: boolean;
   readonly promisedUntil: number | undefined;
-  readonly runHere: PermitRequest["runHere"];
+  readonly runInFallback: PermitRequest["runInFallback"];
   readonly promise: Promise<T>;
   readonly #options: CallOptions<T>;
   #resolve!: (result: T) => void;
@@ -100,7 +100,7 @@ export class StoreCall<T> implements PermitRequest {
     this.toStore = options.request;
     this.isRepeatable = options.isRepeatable !== false;
     this.promisedUntil = options.promisedUntil;
-    this.runHere = here && ((...args) => this.#settle(() => here(...args)));
+    this.runInFallback = here && ((...args) => this.#settle(() => here(...args)));
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;

@@ -107,7 +107,7 @@ export class Prefetcher implements PermitSource {
       return;
     }
     this.#ready = 0;
-    this.#keep(this.#closed ? 0 : this.#size.of(this.#parts.inForce.policyState).permits);
+    this.#keep(this.#closed ? 0 : this.#size.of(this.#parts.activePolicies.policyState).permits);
   }
 
   /**
@@ -140,10 +140,10 @@ export class Prefetcher implements PermitSource {
 
   #isReady(permits: number): boolean {
     if (permits > this.#buffer.left || this.#isAwaited) return false;
-    const { line } = this.#parts;
-    line.catchUp();
-    const now = line.now();
-    this.#ready = line.end > now ? 0 : this.#buffer.readyAt(now);
+    const { queue } = this.#parts;
+    queue.catchUp();
+    const now = queue.now();
+    this.#ready = queue.end > now ? 0 : this.#buffer.readyAt(now);
     return permits <= this.#ready;
   }
 
@@ -156,7 +156,7 @@ export class Prefetcher implements PermitSource {
     this.#ready = 0;
     this.#expecting.append(caller);
     this.#serveExpecting();
-    const { policyState } = this.#parts.inForce;
+    const { policyState } = this.#parts.activePolicies;
     if (this.#size.fits(permitsOf(caller.amount), policyState)) this.#fetchNext();
   }
 
@@ -164,7 +164,7 @@ export class Prefetcher implements PermitSource {
     if (this.#closed) return false;
     const answer = this.#promise(permitsOf(caller.amount), caller.accepts);
     if (answer === undefined) return false;
-    caller.answer(answer, this.#parts.line.now());
+    caller.answer(answer, this.#parts.queue.now());
     return true;
   }
 
@@ -179,10 +179,10 @@ export class Prefetcher implements PermitSource {
   }
 
   #waitFor(permits: number): number {
-    const { line } = this.#parts;
-    line.catchUp();
-    const now = line.now();
-    return Math.max(0, Math.max(this.#buffer.dueOf(permits), line.end) - now);
+    const { queue } = this.#parts;
+    queue.catchUp();
+    const now = queue.now();
+    return Math.max(0, Math.max(this.#buffer.dueOf(permits), queue.end) - now);
   }
 
   /** Sends the caller's request to the store. No later caller overtakes it. */
@@ -216,17 +216,17 @@ export class Prefetcher implements PermitSource {
   #fetchNext(): void {
     this.#low = -1;
     if (this.#refill !== undefined || this.#closed) return;
-    const { line, inForce } = this.#parts;
-    const half = this.#size.of(inForce.policyState).permits / 2;
+    const { queue, activePolicies } = this.#parts;
+    const half = this.#size.of(activePolicies.policyState).permits / 2;
     if (this.#buffer.left > half) {
       this.#low = half;
       return;
     }
-    const now = line.now();
-    const reach = Math.max(now, line.end) + this.#maxAge;
+    const now = queue.now();
+    const reach = Math.max(now, queue.end) + this.#maxAge;
     if (reach < this.#cutAt + this.#maxAge / 2) return;
     this.#size.adapt(now, this.#buffer.drawnDue);
-    const { permits, chunk } = this.#size.of(inForce.policyState);
+    const { permits, chunk } = this.#size.of(activePolicies.policyState);
     const count = Math.floor((permits - this.#buffer.left) / chunk);
     if (count > 0) this.#fetch(count, chunk, reach, reach - now);
   }
@@ -255,7 +255,7 @@ export class Prefetcher implements PermitSource {
 
   #arrive(refill: Refill, permits: number, answer: Answer, sentAt: number): void {
     if (isGranted(answer)) {
-      const due = this.#parts.line.dueAt(answer.wait, sentAt);
+      const due = this.#parts.queue.dueAt(answer.wait, sentAt);
       this.#buffer.add({ due, receipts: answer.receipts, size: permits, left: permits });
     } else {
       refill.cut = true;
@@ -302,7 +302,7 @@ export class Prefetcher implements PermitSource {
       this.#forgetExit?.();
       this.#forgetExit = undefined;
     } else if (this.#expiry === undefined) {
-      this.#expiry = this.#parts.line.wakeAt(head.due + this.#maxAge, this.#expire);
+      this.#expiry = this.#parts.queue.wakeAt(head.due + this.#maxAge, this.#expire);
       this.#expiry.unref?.();
       this.#forgetExit ??= atExit(() => this.release());
     }
@@ -311,7 +311,7 @@ export class Prefetcher implements PermitSource {
   readonly #expire = (): void => {
     this.#expiry = undefined;
     const { head, left } = this.#buffer;
-    if (head !== undefined && head.due + this.#maxAge <= this.#parts.line.now()) {
+    if (head !== undefined && head.due + this.#maxAge <= this.#parts.queue.now()) {
       this.#size.shrink(left);
       this.release();
     } else {

@@ -1,5 +1,5 @@
 /**
- * A limiter that keeps its state in a remote store. The calls for permits are those of `RemoteQueue`, or of
+ * A limiter that keeps its state in a remote store. The calls for permits are those of `RemoteCalls`, or of
  * `FairCalls` in front of them.
  */
 import type { Policy } from "../algorithms/algorithm.ts";
@@ -14,7 +14,12 @@ import type {
 } from "../api/limiter-api.ts";
 import { isTryOptions } from "../api/options.ts";
 import { OutageStats, type RemoteStats, type StoreState } from "../api/outage-stats.ts";
-import { asMember, isFair, type RateMember, type SharedLimiter } from "../api/participant.ts";
+import {
+  asParticipant,
+  isFair,
+  type RateParticipant,
+  type SharedLimiter,
+} from "../api/participant.ts";
 import { type Backlog, type BacklogLimiter, reserveBehind } from "../api/reserve-behind.ts";
 import type { Counted } from "../api/stats.ts";
 import { atLeastZero, checkNumber } from "../ground/check.ts";
@@ -24,20 +29,20 @@ import { FIFO, orderIn } from "../queue/order.ts";
 import { openPolicyState } from "../stores/joint-policy-state.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
 import type { Answer, Store, StoreRequest } from "../stores/store.ts";
-import { remoteMember } from "./combined-call.ts";
+import { ActivePolicies } from "./active-policies.ts";
+import { remoteParticipant } from "./combined-call.ts";
 import { FairCalls } from "./fair/fair-calls.ts";
 import { GrantQueue } from "./grant-queue.ts";
-import { InForce } from "./in-force.ts";
+import { RemoteCalls } from "./remote-calls.ts";
 import { counterOf, type Parts, type RemoteOptions, refuseStrict } from "./remote-options.ts";
-import { RemoteQueue } from "./remote-queue.ts";
 
 export class RemoteLimiter
   implements Face, Counted, BacklogLimiter, SharedLimiter, AsyncDisposable
 {
   readonly #parts: Parts;
-  readonly #queue: RemoteQueue;
+  readonly #storeCalls: RemoteCalls;
   readonly #fair: FairCalls | undefined;
-  readonly #calls: RemoteQueue | FairCalls;
+  readonly #calls: RemoteCalls | FairCalls;
 
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
     refuseStrict(declared);
@@ -46,14 +51,14 @@ export class RemoteLimiter
     this.#parts = {
       ...{ ...options, owner: this, declared, stats },
       policyState: openPolicyState(declared, 0, 0),
-      line: new GrantQueue(options.clock, options.sendsTime),
-      inForce: new InForce(name, declared),
-      meter: stats.meter(declared.names, options.key),
+      queue: new GrantQueue(options.clock, options.sendsTime),
+      activePolicies: new ActivePolicies(name, declared),
+      callStats: stats.callStats(declared.names, options.key),
     };
-    this.#queue = new RemoteQueue(store, key, this.#parts);
+    this.#storeCalls = new RemoteCalls(store, key, this.#parts);
     const order = orderIn(options);
-    this.#fair = order === FIFO ? undefined : new FairCalls(this.#queue, order);
-    this.#calls = this.#fair ?? this.#queue;
+    this.#fair = order === FIFO ? undefined : new FairCalls(this.#storeCalls, order);
+    this.#calls = this.#fair ?? this.#storeCalls;
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
@@ -89,11 +94,11 @@ export class RemoteLimiter
   }
 
   charge(permits: Permits): Promise<void> {
-    return this.#queue.charge(permits);
+    return this.#storeCalls.charge(permits);
   }
 
   refund(permits: Permits): Promise<void> {
-    return this.#queue.refund(permits);
+    return this.#storeCalls.refund(permits);
   }
 
   /**
@@ -102,9 +107,9 @@ export class RemoteLimiter
    */
   async pause(ms: number): Promise<void> {
     const micros = Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000);
-    this.#queue.checkOpen();
-    this.#parts.line.pause(micros);
-    await this.#queue.pause(micros);
+    this.#storeCalls.checkOpen();
+    this.#parts.queue.pause(micros);
+    await this.#storeCalls.pause(micros);
   }
 
   /** Changes the policies for all processes, so it needs the store, whatever `whenUnavailable` is. */
@@ -122,7 +127,7 @@ export class RemoteLimiter
   }
 
   async reset(): Promise<void> {
-    await this.#queue.reset();
+    await this.#storeCalls.reset();
   }
 
   async resetPolicies(): Promise<void> {
@@ -130,24 +135,24 @@ export class RemoteLimiter
   }
 
   #renumber(request: StoreRequest): Promise<Answer> {
-    this.#queue.checkOpen();
+    this.#storeCalls.checkOpen();
     // prefetched permits were reserved under the old numbers
-    this.#queue.prefetcher?.release();
-    return this.#queue.call({ request: () => request, result: (answer) => answer });
+    this.#storeCalls.prefetcher?.release();
+    return this.#storeCalls.call({ request: () => request, result: (answer) => answer });
   }
 
   close(): Promise<void> {
-    return this.#queue.close();
+    return this.#storeCalls.close();
   }
 
   [asyncDispose](): Promise<void> {
     return this.close();
   }
 
-  /** In a combination all limiters on one server are asked in one step: see `in-order.ts`. */
-  [asMember](options?: ShareOptions): RateMember {
+  /** In a combination all limiters on one server are asked in one step: see `fair.ts`. */
+  [asParticipant](options?: ShareOptions): RateParticipant {
     const fair = this.#fair;
-    return remoteMember(this.#queue, fair && ((permits) => fair.enter(permits, options)));
+    return remoteParticipant(this.#storeCalls, fair && ((permits) => fair.enter(permits, options)));
   }
 
   get [isFair](): boolean {
@@ -156,7 +161,7 @@ export class RemoteLimiter
 
   /** Whether the store answered the last request; or `"closed"`. */
   get state(): StoreState {
-    return this.#queue.isClosed ? "closed" : this.#parts.stats.state;
+    return this.#storeCalls.isClosed ? "closed" : this.#parts.stats.state;
   }
 
   /** The present counters; a limiter of a key counts together with all other keys. */
@@ -166,12 +171,12 @@ export class RemoteLimiter
 
   /** The policies in force, by the last reply. */
   get policies(): readonly Policy[] {
-    return this.#parts.inForce.policies;
+    return this.#parts.activePolicies.policies;
   }
 
   /** Whether operators have set the limit of a policy to 0, by the last reply. */
   protected get isShut(): boolean {
-    return this.#parts.inForce.closed(1) >= 0;
+    return this.#parts.activePolicies.closed(1) >= 0;
   }
 
   /** Shared with the limiters of its keys. */
@@ -181,6 +186,6 @@ export class RemoteLimiter
 
   /** @throws LimiterClosedError */
   protected checkOpen(): void {
-    this.#queue.checkOpen();
+    this.#storeCalls.checkOpen();
   }
 }

@@ -2,7 +2,7 @@
 
 import type { CallOrder } from "../api/options.ts";
 import type { OutageStats } from "../api/outage-stats.ts";
-import type { Meter } from "../api/stats.ts";
+import type { CallStats } from "../api/stats.ts";
 import {
   aboveZero,
   atLeastOne,
@@ -19,8 +19,8 @@ import type { CallerRecord } from "../stores/batch-id.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
 import type { ProcessCounter } from "../stores/process-counter.ts";
+import type { ActivePolicies } from "./active-policies.ts";
 import type { GrantQueue } from "./grant-queue.ts";
-import type { InForce } from "./in-force.ts";
 import type { RefillOptions as Prefetch } from "./refill-size.ts";
 
 export interface SharedOptions {
@@ -127,9 +127,9 @@ export interface Parts extends RemoteOptions {
   readonly declared: PolicyList;
   /** The policies' names and bounds; the state itself is in the store. */
   readonly policyState: PolicyState;
-  readonly line: GrantQueue;
-  readonly inForce: InForce;
-  readonly meter: Meter;
+  readonly queue: GrantQueue;
+  readonly activePolicies: ActivePolicies;
+  readonly callStats: CallStats;
   readonly stats: OutageStats;
 }
 

@@ -45,20 +45,20 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   // -- requested --
 
   override granted(wait: number, grant?: Grant): void {
-    const { line, meter } = this.host.parts;
+    const { queue, callStats } = this.host.parts;
     this.#grant = grant;
-    this.#instant = grant?.instant ?? line.now() + wait;
+    this.#instant = grant?.instant ?? queue.now() + wait;
     this.waitMs = toMillis(wait);
     this.untrack();
     // the fallback counts those that wait in it
     if (grant !== undefined) this.host.reserved(this);
-    meter.granted(this.amount, wait);
+    callStats.granted(this.amount, wait);
     this.#resolve(this);
   }
 
   override decline(full: () => Error): void {
     this.untrack();
-    this.host.parts.meter.refused(this.amount, "queue-full");
+    this.host.parts.callStats.refused(this.amount, "queue-full");
     this.reject(full());
   }
 
@@ -89,7 +89,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   }
 
   get #isDue(): boolean {
-    return this.host.parts.line.reached(this.#instant);
+    return this.host.parts.queue.reached(this.#instant);
   }
 
   async ready(options?: WaitOptions): Promise<number> {
@@ -105,7 +105,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
     this.host.track(this, this.#awaitedUnder);
     this.#ready ??= new Promise((resolve, reject) => {
       this.#rejectReady = reject;
-      this.#alarm = this.host.parts.line.alarm(this.#instant, () => {
+      this.#alarm = this.host.parts.queue.alarm(this.#instant, () => {
         this.#stopWaiting();
         resolve();
       });
@@ -145,7 +145,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
     if (!this.isPending) return false;
     this.gone = true;
     this.#taken = combine(this.#taken, this.#taken, () => 0);
-    this.host.parts.meter.cancelled(this.amount, Math.max(0, this.waited), reason);
+    this.host.parts.callStats.cancelled(this.amount, Math.max(0, this.waited), reason);
     this.#alarm?.cancel();
     this.#stopWaiting();
     this.#rejectReady?.(reason);
@@ -166,7 +166,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   async #return(taken: Amount): Promise<void> {
     // the grant's receipts, and the place in the fallback, fit only the granted amount
     const isWhole = sameAmount(taken, this.amount);
-    if (isWhole && this.leaveHere !== undefined) this.leaveHere();
+    if (isWhole && this.leaveFallback !== undefined) this.leaveFallback();
     else if (isWhole && this.#grant) await this.host.returnToStore(taken, this.#grant);
     else await this.host.change("refund", taken);
   }

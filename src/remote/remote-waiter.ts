@@ -9,21 +9,19 @@
  * While the store is away the fallback in this process may answer instead. A caller that still waits there
  * when the store is back is sent again.
  */
-import type { Turn } from "../fair/turn.ts";
-import { LONGEST_TIMEOUT_MS, toMillis } from "../ground/clock.ts";
+import type { FairEntry } from "../fair/fair-entry.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import type { PermitsExceedCapacityError } from "../ground/errors.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import { Waiter } from "../queue/waiter.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
-import type { PromisedCaller } from "./grant-queue.ts";
 import { type Grant, grantOf, type Receipts } from "./grants.ts";
 import {
   type ChangeVerb,
-  type Here,
+  type Fallback,
+  type FallbackRequest,
   isGranted,
   reserving,
-  type Visitor,
 } from "./permit-request.ts";
 import type { Parts } from "./remote-options.ts";
 
@@ -56,27 +54,27 @@ export interface Wanted {
   readonly longest: number | undefined;
   readonly signal: AbortSignal | undefined;
   /** On a limiter in fair order. */
-  readonly turn?: Turn<Waiter> | undefined;
+  readonly fairEntry?: FairEntry<Waiter> | undefined;
 }
 
 /** The result of a call: of `acquire` how long it has waited, ms; of `tryAcquire` whether it was granted. */
 export type Outcome = number | boolean | Promise<never>;
 
-export abstract class RemoteWaiter extends Waiter implements Visitor {
+export abstract class RemoteWaiter extends Waiter implements FallbackRequest {
   gone = false;
   /** It is in the queue: the store has promised its permits. */
   isPromised = false;
   /** Called once, when the request has ended: answered, failed or cancelled. */
   onAnswered: (() => void) | undefined;
-  leaveHere: (() => void) | undefined;
+  leaveFallback: (() => void) | undefined;
   protected readonly host: WaiterHost;
   /** The longest wait, microseconds. */
   protected readonly longest: number | undefined;
   /** It was requested before: only the rest of its longest wait is left. */
   protected isAgain = false;
 
-  constructor(host: WaiterHost, { amount, longest, signal, turn }: Wanted) {
-    super(host.parts.line.now(), amount, signal, turn);
+  constructor(host: WaiterHost, { amount, longest, signal, fairEntry }: Wanted) {
+    super(host.parts.queue.now(), amount, signal, fairEntry);
     this.host = host;
     this.longest = longest;
     host.track(this, this.signals);
@@ -91,7 +89,7 @@ export abstract class RemoteWaiter extends Waiter implements Visitor {
   delayed(): void {}
 
   protected get waited(): number {
-    return this.host.parts.line.now() - this.asked;
+    return this.host.parts.queue.now() - this.asked;
   }
 
   get left(): number {
@@ -126,7 +124,7 @@ export abstract class RemoteWaiter extends Waiter implements Visitor {
     } else if (wait === REFUSED) {
       this.decline(() => this.host.full(this.amount));
     } else {
-      this.never(this.host.parts.inForce.excess(this.amount));
+      this.never(this.host.parts.activePolicies.excess(this.amount));
     }
     this.answered();
   }
@@ -136,7 +134,7 @@ export abstract class RemoteWaiter extends Waiter implements Visitor {
   }
 
   protected grantOf(answer: Answer, sentAt: number): Grant {
-    return grantOf(this.amount, this.host.parts.line.dueAt(answer.wait, sentAt), answer);
+    return grantOf(this.amount, this.host.parts.queue.dueAt(answer.wait, sentAt), answer);
   }
 
   /** Rejects the call: it asks for more permits than a policy can ever hold. */
@@ -151,7 +149,7 @@ export abstract class RemoteWaiter extends Waiter implements Visitor {
     this.reject(this.host.parts.stats.failed(error));
   }
 
-  runHere(here: Here): void {
+  runInFallback(here: Fallback): void {
     this.isAgain = true;
     this.answered();
     here.admit(this);
@@ -170,141 +168,5 @@ export abstract class RemoteWaiter extends Waiter implements Visitor {
 
   protected untrack(): void {
     this.host.untrack(this, this.signals);
-  }
-}
-
-/** A caller of `acquire` or `tryAcquire`, which waits in the queue until its permits can be used. */
-export class Caller extends RemoteWaiter implements PromisedCaller {
-  /**
-   * Whether it calls `tryAcquire`: a rejection is then no error, and the longest wait covers the wait for
-   * the store, too.
-   */
-  readonly #tries: boolean;
-  readonly #resolve: (outcome: Outcome) => void;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-
-  constructor(host: WaiterHost, wanted: Wanted, tries: boolean, resolve: (outcome: never) => void) {
-    super(host, wanted);
-    this.#tries = tries;
-    this.#resolve = resolve as (outcome: unknown) => void;
-    host.parts.meter.enqueued();
-  }
-
-  override get isAwaited(): boolean {
-    return true;
-  }
-
-  override granted(wait: number, grant?: Grant): void {
-    const { line } = this.host.parts;
-    if (wait === 0 || grant === undefined) {
-      // after an outage the wait for the store counts, too
-      this.#released(this.isAgain ? this.waited : 0);
-    } else if (Math.max(line.end, grant.instant) > this.deadline) {
-      line.addSpare(grant);
-      this.decline(() => this.host.full(this.amount));
-    } else {
-      this.promised();
-      line.enter(this, grant);
-    }
-  }
-
-  /** Called before it comes into the queue, which then removes it when its signal is aborted. */
-  protected promised(): void {
-    this.untrack();
-    this.isPromised = true;
-  }
-
-  override release(_at: number, now: number): void {
-    this.#released(now - this.asked);
-  }
-
-  #released(waited: number): void {
-    this.untrack();
-    this.host.parts.meter.released(this.amount, waited);
-    this.settle(this.#tries || toMillis(waited));
-  }
-
-  override refuse(): void {
-    this.host.parts.line.returnSoon();
-    this.decline(() => this.host.full(this.amount));
-  }
-
-  override decline(
-    full: () => Error,
-    reason: RefusedMessage["reason"] = this.#tries ? "too-long" : "queue-full",
-  ): void {
-    this.untrack();
-    this.host.parts.meter.expired(this.amount, this.waited, reason);
-    this.settle(this.#tries ? false : Promise.reject(full()));
-  }
-
-  protected settle(outcome: Outcome): void {
-    this.#resolve(outcome);
-  }
-
-  /** With a limit of 0, which operators have set, `tryAcquire` returns false rather than throw. */
-  override never(excess: PermitsExceedCapacityError): void {
-    if (this.#tries && excess.facts.capacity === 0) this.decline(() => excess);
-    else super.never(excess);
-  }
-
-  protected override reject(reason: unknown): void {
-    this.host.parts.meter.ended();
-    this.settle(Promise.reject(reason));
-  }
-
-  leave(reason: unknown): void {
-    if (this.isPromised) this.host.parts.line.remove(this);
-    this.abort(reason);
-  }
-
-  override abort(reason: unknown): void {
-    this.#depart();
-    this.host.parts.meter.cancelled(this.amount, this.waited, reason);
-    this.reject(reason);
-  }
-
-  #depart(): void {
-    this.gone = true;
-    this.leaveHere?.();
-    if (this.isPromised) return;
-    this.untrack();
-    this.answered();
-  }
-
-  protected override untrack(): void {
-    if (!this.isPromised) super.untrack();
-  }
-
-  /** Called when the store has its permits again: it is requested once more. */
-  again(): void {
-    this.isPromised = false;
-    this.isAgain = true;
-    this.host.track(this, this.signals);
-  }
-
-  // -- while the store is away --
-
-  override delayed(): void {
-    this.isAgain = true;
-    const ms = this.left / 1000;
-    const isTimed = this.#tries && ms <= LONGEST_TIMEOUT_MS;
-    if (!isTimed || this.gone || this.#timer !== undefined) return;
-    this.#timer = setTimeout(() => {
-      this.#depart();
-      this.decline(() => this.host.full(this.amount));
-    }, ms);
-  }
-
-  protected override answered(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    super.answered();
-  }
-
-  /** Permits of one that has left go to callers behind it, like those that were promised before. */
-  override returnToStore(answer: Answer, sentAt?: number): void {
-    if (sentAt === undefined || !isGranted(answer)) super.returnToStore(answer);
-    else this.host.parts.line.addSpare(this.grantOf(answer, sentAt));
   }
 }

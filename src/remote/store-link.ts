@@ -63,7 +63,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   /** Sends the smallest request that writes. */
   protected abstract test(): Promise<unknown>;
 
-  get isAway(): boolean {
+  get isUnavailable(): boolean {
     return this.#joined !== undefined;
   }
 
@@ -83,8 +83,8 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
       if (this.#isDetached) return undefined;
       // another link of the same connection may have detected an outage
       const { isOpen, isDisconnected, cause } = this.#findBreaker();
-      if (!isOpen && !(isDisconnected && this.#strategy.awayOnDisconnect)) return undefined;
-      this.#goAway(cause);
+      if (!isOpen && !(isDisconnected && this.#strategy.unavailableOnDisconnect)) return undefined;
+      this.#becomeUnavailable(cause);
     }
     this.#error ??= this.#unavailable(this.#joined?.cause);
     return this.#error;
@@ -96,7 +96,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
       request.fail(this.#closed);
     } else if (!(error instanceof StoreUnavailableError) || this.isPermanent(error.cause)) {
       request.fail(error);
-    } else if (this.isAway || !this.#strategy.awayOnError) {
+    } else if (this.isUnavailable || !this.#strategy.unavailableOnError) {
       this.#unsent(request, error);
     } else {
       // the store is back already
@@ -151,7 +151,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     if (this.#strategy.isAwaited) this.#joined?.awaited();
   }
 
-  #goAway(cause: unknown): void {
+  #becomeUnavailable(cause: unknown): void {
     if (this.#joined !== undefined || this.#isDetached || this.#closed !== undefined) return;
     this.#joined = this.#findBreaker();
     const requests = this.#batcher.hold();
@@ -218,14 +218,14 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   failed(requests: readonly Request[], cause: unknown, isOverdue: boolean): void {
     const error = this.#unavailable(cause);
     const isPermanent = this.isPermanent(cause);
-    const isAway = !isPermanent && (isOverdue || this.#strategy.awayOnError);
+    const isUnavailable = !isPermanent && (isOverdue || this.#strategy.unavailableOnError);
     if (!isPermanent) this.stats.lost(cause);
     for (const request of requests) {
       if (request.gone) continue;
       if (isPermanent || this.#isDetached) request.fail(error);
       else this.#strategy.failed(request, error, true);
     }
-    if (isAway) this.#goAway(cause);
+    if (isUnavailable) this.#becomeUnavailable(cause);
   }
 
   drained(): void {

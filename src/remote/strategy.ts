@@ -11,9 +11,9 @@ import type { PermitRequest } from "./permit-request.ts";
  */
 export class Strategy<Request extends PendingRequest<Answer>, Answer> {
   /** Whether an error reply means that the store is away; a time-out always does. */
-  readonly awayOnError: boolean = false;
+  readonly unavailableOnError: boolean = false;
   /** Whether the store counts as away when the client reports that it has no connection. */
-  readonly awayOnDisconnect: boolean = false;
+  readonly unavailableOnDisconnect: boolean = false;
   /** The requests that are kept, in order; each with the error if it must not be sent again. */
   protected readonly kept = new Map<Request, StoreUnavailableError | undefined>();
 
@@ -115,7 +115,7 @@ export class ThrowWhenUnavailable extends Strategy<PermitRequest, PermitAnswer> 
  * is sent again, unless it must not run twice.
  */
 export class WaitWhenUnavailable extends ThrowWhenUnavailable {
-  override readonly awayOnError = true;
+  override readonly unavailableOnError = true;
 
   override get isAwaited(): boolean {
     return this.holdsRequests;

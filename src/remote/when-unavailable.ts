@@ -3,16 +3,16 @@ import type { StoreUnavailableError } from "../ground/errors.ts";
 import { MacrotaskGate } from "../ground/macrotask-gate.ts";
 import { type Amount, combine, sizeOf } from "../ground/permits.ts";
 import { correct } from "../queue/reservation.ts";
-import { openShare, openWithoutLimit, type Snapshot } from "../stores/outage-policy-state.ts";
+import { openFraction, openWithoutLimit, type Snapshot } from "../stores/outage-policy-state.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
 import type { Answer } from "../stores/store.ts";
-import { type HereHost, LocalFallback, type LocalShare } from "./local-fallback.ts";
+import { type FallbackHost, LocalFallback, type LocalFraction } from "./local-fallback.ts";
 import {
   type CallOptions,
   type ChangeVerb,
   changeOf,
-  type Here,
+  type Fallback,
   type PermitRequest,
   pauseOf,
   StoreCall,
@@ -24,15 +24,15 @@ import { ThrowWhenUnavailable, WaitWhenUnavailable } from "./strategy.ts";
 const EVERY_MS = 50;
 
 /** Grants every request, except that a pause still holds. */
-export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalShare {
-  override readonly awayOnError = true;
-  override readonly awayOnDisconnect = true;
+export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalFraction {
+  override readonly unavailableOnError = true;
+  override readonly unavailableOnDisconnect = true;
   protected readonly parts: Parts;
-  protected readonly host: HereHost;
+  protected readonly host: FallbackHost;
   readonly #gate = new MacrotaskGate();
   #fallback: LocalFallback | undefined;
 
-  constructor(parts: Parts, host: HereHost) {
+  constructor(parts: Parts, host: FallbackHost) {
     super();
     this.parts = parts;
     this.host = host;
@@ -63,16 +63,16 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalS
 
   override failed(request: PermitRequest, error: StoreUnavailableError, isSent: boolean): void {
     const isKept = request.promisedUntil !== undefined && !isSent;
-    if (isKept || request.runHere === undefined) super.failed(request, error, isSent);
-    else if (isSent) request.runHere(this.#here, true);
+    if (isKept || request.runInFallback === undefined) super.failed(request, error, isSent);
+    else if (isSent) request.runInFallback(this.#here, true);
     else this.#gate.pass(() => this.#runLater(request));
   }
 
-  get #here(): Here {
+  get #here(): Fallback {
     if (this.#fallback === undefined) {
       this.#fallback = new LocalFallback(this.parts, this.host, this);
       // callers with permits promised by the store go first
-      this.#fallback.holdFor(Math.max(this.heldFor, this.parts.line.end - this.parts.line.now()));
+      this.#fallback.holdFor(Math.max(this.heldFor, this.parts.queue.end - this.parts.queue.now()));
     }
     return this.#fallback;
   }
@@ -81,7 +81,7 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalS
     if (request.gone) return;
     const { link } = this.host;
     // the store may be back by now
-    if (link.isAway) request.runHere?.(this.#here, false);
+    if (link.isUnavailable) request.runInFallback?.(this.#here, false);
     else link.send(request);
   }
 
@@ -127,7 +127,7 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
   #nextMs = -Infinity;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(parts: Parts, host: HereHost) {
+  constructor(parts: Parts, host: FallbackHost) {
     super(parts, host);
     const shape = parts.policyState.amount(1);
     this.#instances = instancesOf(parts.instances, parts.stats.processes);
@@ -140,17 +140,17 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
   }
 
   override open(policies: PolicyList, fraction: number, now: number, epoch: number): PolicyState {
-    return openShare(policies, fraction, this.#snapshot, now, epoch);
+    return openFraction(policies, fraction, this.#snapshot, now, epoch);
   }
 
   get #snapshot(): Snapshot | undefined {
     if (this.#deficit === undefined) return undefined;
-    const ago = Math.max(0, this.parts.line.now() - this.#knownAt);
+    const ago = Math.max(0, this.parts.queue.now() - this.#knownAt);
     return { deficit: this.#deficit, ago, since: this.#since };
   }
 
   protected override get heldFor(): number {
-    return Math.max(0, this.#heldUntil - this.parts.line.now());
+    return Math.max(0, this.#heldUntil - this.parts.queue.now());
   }
 
   override piggyback(): PermitRequest | undefined {
@@ -188,7 +188,7 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
     const call = new StoreCall<void>({
       request: () => ({ verb: "deficit" }),
       result: ({ wait, deficit }) => {
-        this.#knownAt = this.parts.line.now();
+        this.#knownAt = this.parts.queue.now();
         this.#deficit = deficit;
         this.#heldUntil = this.#knownAt + wait;
         this.#since = this.#nothing;
@@ -208,11 +208,11 @@ export class LocalWhenUnavailable extends AllowWhenUnavailable {
 const STRATEGIES = {
   throw: () => new ThrowWhenUnavailable(),
   wait: () => new WaitWhenUnavailable(),
-  local: (parts: Parts, host: HereHost) => new LocalWhenUnavailable(parts, host),
-  allow: (parts: Parts, host: HereHost) => new AllowWhenUnavailable(parts, host),
+  local: (parts: Parts, host: FallbackHost) => new LocalWhenUnavailable(parts, host),
+  allow: (parts: Parts, host: FallbackHost) => new AllowWhenUnavailable(parts, host),
 };
 
 /** Returns the strategy of the limiter's `whenUnavailable`. */
-export function whenUnavailable(parts: Parts, host: HereHost): ThrowWhenUnavailable {
+export function whenUnavailable(parts: Parts, host: FallbackHost): ThrowWhenUnavailable {
   return STRATEGIES[parts.whenUnavailable](parts, host);
 }

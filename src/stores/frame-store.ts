@@ -9,19 +9,19 @@ import type { Saved } from "./state-bytes.ts";
 import {
   type Answer,
   AT_ONCE,
-  type CombinedPart,
   type CombinedReply,
+  type CombinedSubrequest,
   type StateLocation,
   type StoreReply,
   type StoreRequest,
 } from "./store.ts";
 
 /** The place of a limiter of a combination. */
-export interface FramePlace extends StateLocation {
+export interface FrameLocation extends StateLocation {
   readonly limitKeys: readonly string[];
 }
 
-type FramePart = Omit<CombinedPart, "counters">;
+type FramePart = Omit<CombinedSubrequest, "counters">;
 
 interface Kept extends Saved {
   /** By the store's clock, microseconds. */
@@ -126,8 +126,8 @@ export class FrameStore {
   #openAll(parts: readonly FramePart[]): readonly Opened[] {
     const frames = new Map<string, Frame>();
     const time = this.#now();
-    return parts.map(({ place, declared, now }) => {
-      const { key, limitKeys } = place as FramePlace;
+    return parts.map(({ location, declared, now }) => {
+      const { key, limitKeys } = location as FrameLocation;
       const frame = frames.get(key) ?? this.#open(key, declared, now, limitKeys, time);
       frames.set(key, frame);
       return { key, frame };

@@ -40,7 +40,7 @@ import {
 import {
   type Answer,
   AT_ONCE,
-  type CombinedPart,
+  type CombinedSubrequest,
   type Fate,
   type LimitNote,
   type PolicyQuota,
@@ -327,7 +327,7 @@ export class Frame {
   // -- combinations --
 
   /** Returns when the part can be granted, and whether that is within `longest`. Changes nothing. */
-  ask({ amount, longest, late }: Pick<CombinedPart, "amount" | "longest" | "late">): Asked {
+  ask({ amount, longest, late }: Pick<CombinedSubrequest, "amount" | "longest" | "late">): Asked {
     const states = this.#states;
     const permits = states.amounts(amount);
     const from = this.#from(late);
@@ -342,7 +342,7 @@ export class Frame {
   }
 
   /** @returns the receipts */
-  takeAsked({ amount }: Pick<CombinedPart, "amount">, { at }: Asked): readonly number[] {
+  takeAsked({ amount }: Pick<CombinedSubrequest, "amount">, { at }: Asked): readonly number[] {
     return this.#take(at, this.#states.amounts(amount));
   }
 

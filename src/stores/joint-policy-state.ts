@@ -163,11 +163,11 @@ export class JointPolicyState implements PolicyState {
 
   #each(
     amounts: readonly (number | undefined)[],
-    deed: (policyState: SinglePolicyState, permits: number, index: number) => void,
+    callback: (policyState: SinglePolicyState, permits: number, index: number) => void,
   ): void {
     this.#policyStates.forEach((policyState, index) => {
       const permits = amounts[index];
-      if (permits) deed(policyState, permits, index);
+      if (permits) callback(policyState, permits, index);
     });
   }
 }

@@ -28,14 +28,14 @@ export interface Snapshot {
  * @param snapshot undefined if the state of the store is unknown: the state then begins like a new limiter
  * @param epoch Unix time at 0, whole microseconds
  */
-export function openShare(
+export function openFraction(
   { names, list }: PolicyList,
   fraction: number,
   snapshot: Snapshot | undefined,
   now: number,
   epoch: number,
 ): PolicyState {
-  const policies = { names, list: sharesOf(list, fraction) };
+  const policies = { names, list: fractionsOf(list, fraction) };
   const begin = snapshot === undefined ? now : now - FOR_EVER;
   const policyState = openPolicyState(policies, begin, epoch, LendingPolicyState);
   if (snapshot === undefined) return policyState;
@@ -48,7 +48,7 @@ export function openShare(
 }
 
 /** Returns the policies with that share of their permits. */
-export function sharesOf(policies: readonly Policy[], fraction: number): readonly Policy[] {
+export function fractionsOf(policies: readonly Policy[], fraction: number): readonly Policy[] {
   return policies.map((policy) => share(policy, fraction));
 }
 

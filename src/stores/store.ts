@@ -48,7 +48,7 @@ export interface Store {
    */
   processes?(key: string): ProcessCounter;
   /** Returns the place of a limiter's state; absent: it cannot be combined with others. */
-  place?(key: string): StateLocation;
+  location?(key: string): StateLocation;
 }
 
 /** The place of a limiter's state. Limiters with the same store and slot can be used in one atomic step. */
@@ -60,8 +60,8 @@ export interface StateLocation {
 }
 
 /** One limiter's part of a combined request. */
-export interface CombinedPart {
-  readonly place: StateLocation;
+export interface CombinedSubrequest {
+  readonly location: StateLocation;
   /** As for `run` of a store. */
   readonly declared: string;
   readonly now: number | undefined;
@@ -93,7 +93,7 @@ export interface CombinedReply {
 /** Runs a request to several limiters in one atomic step, which takes from all or changes nothing. */
 export interface CombiningStore {
   /** @throws LostReplyError if the client has sent the request again and it was run before */
-  runTogether(verb: "take" | "peek", parts: readonly CombinedPart[]): Promise<CombinedReply>;
+  runTogether(verb: "take" | "peek", parts: readonly CombinedSubrequest[]): Promise<CombinedReply>;
 }
 
 export type StoreRequest =

@@ -2,10 +2,10 @@ import { atLeastZero, checkNumber, checkOptions } from "../ground/check.ts";
 import { type Clock, checkClock, systemClock, toMicros, unixMicros } from "../ground/clock.ts";
 import type { BatchId } from "../stores/batch-id.ts";
 import { Breaker } from "../stores/breaker.ts";
-import { type FramePlace, FrameStore } from "../stores/frame-store.ts";
+import { type FrameLocation, FrameStore } from "../stores/frame-store.ts";
 import type {
-  CombinedPart,
   CombinedReply,
+  CombinedSubrequest,
   CombiningStore,
   StateLocation,
   Store,
@@ -127,11 +127,14 @@ export class MemoryStore implements Store, CombiningStore {
     return this.#frames.runBatch(key, declared, requests, now, [], batchId);
   }
 
-  place(key: string): StateLocation {
-    return this.#place(key, []);
+  location(key: string): StateLocation {
+    return this.#location(key, []);
   }
 
-  async runTogether(verb: "take" | "peek", parts: readonly CombinedPart[]): Promise<CombinedReply> {
+  async runTogether(
+    verb: "take" | "peek",
+    parts: readonly CombinedSubrequest[],
+  ): Promise<CombinedReply> {
     await this.#journey();
     return this.#frames.combination(verb, parts);
   }
@@ -143,11 +146,11 @@ export class MemoryStore implements Store, CombiningStore {
         await this.#journey();
         return this.#frames.runBatch(key, declared, requests, now, limitKeys, batchId);
       },
-      place: (key) => this.#place(key, limitKeys),
+      location: (key) => this.#location(key, limitKeys),
     };
   }
 
-  #place(key: string, limitKeys: readonly string[]): FramePlace {
+  #location(key: string, limitKeys: readonly string[]): FrameLocation {
     return { store: this, slot: "", key, limitKeys };
   }
 

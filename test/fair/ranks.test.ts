@@ -1,13 +1,13 @@
 import fc from "fast-check";
 import * as assert from "uvu/assert";
+import { FairEntry } from "../../src/fair/fair-entry.ts";
 import { Ranks } from "../../src/fair/ranks.ts";
-import { Turn } from "../../src/fair/turn.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("ranks");
 
 interface Member {
-  readonly turn: Turn<Member>;
+  readonly fairEntry: FairEntry<Member>;
 }
 
 const request = fc.record({
@@ -24,8 +24,8 @@ const step = fc.oneof(
   fc.constant({ op: "leave" as const }),
 );
 
-const turnOf = ({ rank, share, permits, weight }: Request) =>
-  new Turn<Member>(rank, share, permits, weight);
+const entryOf = ({ rank, share, permits, weight }: Request) =>
+  new FairEntry<Member>(rank, share, permits, weight);
 
 test("a request is next exactly if it would be served first after it has joined", () => {
   let isNextCount = 0;
@@ -36,13 +36,13 @@ test("a request is next exactly if it would be served first after it has joined"
     let now = 0;
     for (const { op, asked } of steps) {
       now += 1;
-      const turn = asked && turnOf(asked);
+      const turn = asked && entryOf(asked);
       if (op === "shift") ranks.shift(now);
       else if (op === "leave") for (const member of members.splice(0, 2)) ranks.remove(member);
       else if (turn !== undefined && op === "charge") ranks.charge(turn, now);
       else if (turn !== undefined) {
         const isNext = ranks.isNext(turn);
-        const member = { turn };
+        const member = { fairEntry: turn };
         ranks.append(member, now);
         assert.is(ranks.head === member, isNext);
         members.push(member);

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import * as assert from "uvu/assert";
+import { FairEntry } from "../../src/fair/fair-entry.ts";
 import { ShareQueue } from "../../src/fair/share-queue.ts";
-import { Turn } from "../../src/fair/turn.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("share queue");
@@ -30,7 +30,7 @@ const weights = fc.array(fc.constantFrom(1, 1, 2, 5, 0.25), {
 /** A queue, with what waits in it. */
 class World {
   readonly queue = new ShareQueue<number>();
-  readonly waiting: Turn<number>[] = [];
+  readonly waiting: FairEntry<number>[] = [];
   readonly #weights: readonly number[];
   #made = 0;
 
@@ -38,27 +38,27 @@ class World {
     this.#weights = weights;
   }
 
-  append(share: number, permits: number): Turn<number> {
-    const turn = new Turn<number>(0, SHARES[share] ?? "", permits, this.#weights[share] ?? 1);
+  append(share: number, permits: number): FairEntry<number> {
+    const turn = new FairEntry<number>(0, SHARES[share] ?? "", permits, this.#weights[share] ?? 1);
     turn.item = this.#made++;
     this.queue.append(turn);
     this.waiting.push(turn);
     return turn;
   }
 
-  shift(): Turn<number> | undefined {
+  shift(): FairEntry<number> | undefined {
     if (this.queue.head === undefined) return undefined;
     const turn = this.queue.shift();
     this.#drop(turn);
     return turn;
   }
 
-  leave(turn: Turn<number>): void {
+  leave(turn: FairEntry<number>): void {
     this.queue.remove(turn);
     this.#drop(turn);
   }
 
-  #drop(turn: Turn<number>): void {
+  #drop(turn: FairEntry<number>): void {
     this.waiting.splice(this.waiting.indexOf(turn), 1);
   }
 }
@@ -113,7 +113,7 @@ test("a request that leaves changes nothing else, but that its share counts as w
     const [world, without] = [new World(w), new World(w)];
     const order: string[] = [];
     const expected: string[] = [];
-    let extra: Turn<number> | undefined;
+    let extra: FairEntry<number> | undefined;
     /** Whether its share always, or never, had another request meanwhile. */
     const hadOthers = new Set<boolean>();
     const leave = () => {

@@ -4,8 +4,8 @@ import { OutageStats } from "../../src/api/outage-stats.ts";
 import type { StoreUnavailableError } from "../../src/ground/errors.ts";
 import type { Amount } from "../../src/ground/permits.ts";
 import { smoothBursty } from "../../src/index.ts";
+import { ActivePolicies } from "../../src/remote/active-policies.ts";
 import type { GrantQueue } from "../../src/remote/grant-queue.ts";
-import { InForce } from "../../src/remote/in-force.ts";
 import { PermitLink } from "../../src/remote/permit-link.ts";
 import { type PermitRequest, reserving, StoreCall } from "../../src/remote/permit-request.ts";
 import type { Parts } from "../../src/remote/remote-options.ts";
@@ -118,8 +118,8 @@ class TestCall implements PermitRequest {
 
 /** Fails, as "throw" does, at the first error and when the client reports a lost connection. */
 class FailEarly extends ThrowWhenUnavailable {
-  override readonly awayOnError = true;
-  override readonly awayOnDisconnect = true;
+  override readonly unavailableOnError = true;
+  override readonly unavailableOnDisconnect = true;
 }
 
 const STRATEGIES = {
@@ -146,7 +146,7 @@ function make({ key = "key", when = "throw", ...options }: Made = {}) {
   const { store = new HandStore(), timeoutMs = 1000, sendsTime = false } = options;
   const { now = () => 77, lateBy = () => 0 } = options;
   const idle = { asking() {}, answered() {} };
-  const line = {
+  const queue = {
     ...{ now, epoch: 0, ...idle },
     get lateBy() {
       return lateBy();
@@ -155,9 +155,9 @@ function make({ key = "key", when = "throw", ...options }: Made = {}) {
   const strategy = STRATEGIES[when]();
   const declared = listPolicies(smoothBursty({ permitsPerSecond: 5 }));
   const stats = new OutageStats("test");
-  const inForce = new InForce("test", declared);
+  const activePolicies = new ActivePolicies("test", declared);
   const parts = {
-    ...{ name: "test", timeoutMs, sendsTime, declared, line, stats, inForce },
+    ...{ name: "test", timeoutMs, sendsTime, declared, queue, stats, activePolicies },
   } as Partial<Parts> as Parts;
   const link = new PermitLink(store, key, parts, strategy);
   const ask = (...calls: TestCall[]) => {
@@ -176,7 +176,7 @@ function make({ key = "key", when = "throw", ...options }: Made = {}) {
     link.send(call);
     return call.promise;
   };
-  return { store, link, inForce, strategy, ask, send };
+  return { store, link, activePolicies, strategy, ask, send };
 }
 
 function many(count: number): TestCall[] {
@@ -327,13 +327,13 @@ sharing("a batch carries the time and the lateness of its departure", async () =
 });
 
 sharing("the policies in force are those of the last reply", async () => {
-  const { store, inForce, ask } = make();
-  assert.is(inForce.numbers, "s5");
+  const { store, activePolicies, ask } = make();
+  assert.is(activePolicies.numbers, "s5");
   ask(new TestCall());
   await microtasks();
   store.last.reply([GRANTED], "s9");
   await microtasks();
-  assert.is(inForce.numbers, "s9");
+  assert.is(activePolicies.numbers, "s9");
 });
 
 sharing.run();
@@ -368,7 +368,7 @@ trouble("an error rejects each call of its batch with the cause; the next one le
 });
 
 trouble("an outage costs one time-out: later calls fail at once until recovery", async () => {
-  const { store, link, inForce, ask } = make();
+  const { store, link, activePolicies, ask } = make();
   const first = new TestCall();
   ask(first);
   await timers.tickAsync(600);
@@ -381,7 +381,7 @@ trouble("an outage costs one time-out: later calls fail at once until recovery",
   assert.match(error.message, "no answer within 1000 ms");
   assert.is((error.cause as Error).name, "TimeoutError");
   assert.is(second.failures.length, 1, "it has not left, and fails without waiting");
-  assert.ok(link.isAway);
+  assert.ok(link.isUnavailable);
   const third = new TestCall(3);
   ask(third);
   assert.equal(third.failures[0]?.cause, error.cause);
@@ -389,7 +389,7 @@ trouble("an outage costs one time-out: later calls fail at once until recovery",
   first.returnToStore = (answer) => link.returnToStore(1, answer);
   store.batches[0]?.reply([answerOf(5, [3])], "s6");
   await microtasks();
-  assert.is(inForce.numbers, "s6");
+  assert.is(activePolicies.numbers, "s6");
   assert.is(
     store.batches.length,
     1,
@@ -398,7 +398,7 @@ trouble("an outage costs one time-out: later calls fail at once until recovery",
   await timers.tickAsync(25);
   assert.is(packed(store.last), "pause");
   await store.grant();
-  assert.not(link.isAway);
+  assert.not(link.isUnavailable);
   // give-backs are sent first
   assert.equal(store.last.requests, [{ verb: "back", amount: 1, receipts: [3] }]);
   await store.grant();
@@ -453,10 +453,10 @@ trouble("a probe that is not answered in time is followed by another", async () 
   // a store that is too slow counts as unavailable
   store.batches[1]?.reply([]);
   await microtasks();
-  assert.ok(link.isAway);
+  assert.ok(link.isUnavailable);
   store.batches[2]?.reply([]);
   await microtasks();
-  assert.not(link.isAway);
+  assert.not(link.isUnavailable);
   assert.is(timers.countTimers(), 0);
 });
 
@@ -480,7 +480,7 @@ trouble("one probe informs all links of the connection, whichever link sent it",
   );
   await store.grant();
   assert.equal(
-    links.map(({ isAway }) => isAway),
+    links.map(({ isUnavailable }) => isUnavailable),
     [false, false],
   );
   links[1]?.send(calls[2] as TestCall);
@@ -525,13 +525,13 @@ trouble("a link with only give-backs left is not idle", async () => {
   const { store, link, ask } = make();
   ask(new TestCall());
   await timers.tickAsync(1000);
-  assert.ok(link.isAway && link.isIdle);
+  assert.ok(link.isUnavailable && link.isIdle);
   await link.returnToStore(1, answerOf(5, [3]));
   assert.not(link.isIdle);
   await timers.tickAsync(25);
   await store.grant();
   await store.grant();
-  assert.ok(link.isIdle && !link.isAway);
+  assert.ok(link.isIdle && !link.isUnavailable);
 });
 
 trouble("failOnDisconnect: a call fails on a disconnect or at the first failure", async () => {
@@ -544,16 +544,16 @@ trouble("failOnDisconnect: a call fails on a disconnect or at the first failure"
   store.last.fail(new Error("OOM"));
   await microtasks();
   assert.match(`${calls[0].failures[0]?.cause}`, "OOM");
-  assert.ok(yielding.isAway);
+  assert.ok(yielding.isUnavailable);
   breaker.reconnected();
   await store.grant();
-  assert.not(yielding.isAway);
+  assert.not(yielding.isUnavailable);
 
   failing.send(calls[1]);
   await microtasks();
   store.last.fail(new Error("OOM"));
   await microtasks();
-  assert.equal([calls[1].failures.length, failing.isAway], [1, false]);
+  assert.equal([calls[1].failures.length, failing.isUnavailable], [1, false]);
 
   breaker.disconnected(new Error("closed"));
   failing.send(calls[2]);
@@ -563,7 +563,10 @@ trouble("failOnDisconnect: a call fails on a disconnect or at the first failure"
   // the first reply shows that the store is available
   await microtasks();
   await store.grant();
-  assert.equal([calls[2].replies, yielding.isAway, breaker.isOpen], [[GRANTED], false, false]);
+  assert.equal(
+    [calls[2].replies, yielding.isUnavailable, breaker.isOpen],
+    [[GRANTED], false, false],
+  );
   breaker.reconnected();
   yielding.send(calls[4]);
   await microtasks();

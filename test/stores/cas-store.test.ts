@@ -488,9 +488,9 @@ function raise(error: unknown): never {
 
 wrong('a rejection is the cause, also a TypeError, and callers with "wait" ask again', async () => {
   const boom = new TypeError("fetch failed");
-  let isAway = true;
+  let isUnavailable = true;
   const backend = new MapBackend();
-  const get = async (key: string) => (isAway ? raise(boom) : backend.values.get(key));
+  const get = async (key: string) => (isUnavailable ? raise(boom) : backend.values.get(key));
   const store = casStore({ get, compareAndSet: backend.compareAndSet.bind(backend) });
   const policies = window(5);
   const waiter = StoreLimiter.create(store, "api", policies, { whenUnavailable: "wait" });
@@ -499,7 +499,7 @@ wrong('a rejection is the cause, also a TypeError, and callers with "wait" ask a
   assert.is(await open.tryAcquire(), true);
   const error = await failure(() => StoreLimiter.create(store, "api", policies).acquire());
   assert.is((error as Error).cause, boom);
-  isAway = false;
+  isUnavailable = false;
   assert.ok((await waiting) >= 0);
 });
 

@@ -8,7 +8,7 @@ import { BatchCounters, type BatchId, LostReplyError } from "../../src/stores/ba
 import { FrameStore } from "../../src/stores/frame-store.ts";
 import { type ScriptRunner, scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
-import type { CombinedPart, StoreRequest } from "../../src/stores/store.ts";
+import type { CombinedSubrequest, StoreRequest } from "../../src/stores/store.ts";
 import { samplePolicies } from "../support/algorithms/samples.ts";
 import { describeState } from "../support/stores/describe-state.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
@@ -208,11 +208,11 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     isSentTwice = call.isSentTwice;
     const there = await Promise.all(
       requests.map(({ verb, parts }) => {
-        const placed = parts.map(({ member, ...each }): CombinedPart => {
-          const place = storeFor(each.declared).place(key(member));
-          return { ...each, place, counters: counters[member] as BatchCounters };
+        const placed = parts.map(({ member, ...each }): CombinedSubrequest => {
+          const location = storeFor(each.declared).location(key(member));
+          return { ...each, location, counters: counters[member] as BatchCounters };
         });
-        const { store } = (placed[0] as CombinedPart).place;
+        const { store } = (placed[0] as CombinedSubrequest).location;
         return outcome(store.runTogether(verb, placed));
       }),
     );
@@ -220,8 +220,8 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
       requests.map(({ verb, parts }, i) => {
         const placed = parts.map((each) => {
           const store = storeFor(each.declared);
-          const place = { ...store.place(key(each.member)), key: key(each.member) };
-          return { ...each, place: { ...place, limitKeys: LIMIT_KEYS } };
+          const location = { ...store.location(key(each.member)), key: key(each.member) };
+          return { ...each, location: { ...location, limitKeys: LIMIT_KEYS } };
         });
         return orLost(() => frame.combination(verb, placed, sent[i]), 1);
       });

@@ -1,5 +1,5 @@
 import type { Limiter, WaitOptions } from "../../api/limiter-api.ts";
-import { chain, type Maybe } from "../../ground/maybe.ts";
+import { chain, type MaybePromise } from "../../ground/maybe-promise.ts";
 
 import type { Permits } from "../../ground/permits.ts";
 import { AdaptiveRate } from "./adaptive-rate.ts";
@@ -115,7 +115,7 @@ export class Gate {
   }
 
   /** Adopts the quotas that the response reports. Errors of the limiter must not lose the response. */
-  #learn(admitted: Admitted, permits: Permits, headers: Headers): Maybe<unknown> {
+  #learn(admitted: Admitted, permits: Permits, headers: Headers): MaybePromise<unknown> {
     const { sync, clock, maxRetryAfterMs } = this.#settings;
     const quotas = sync ? readQuotas(headers, this.#epochMs()) : [];
     if (quotas.length === 0) return undefined;

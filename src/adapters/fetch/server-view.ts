@@ -1,5 +1,5 @@
 import type { Decision, Limiter } from "../../api/limiter-api.ts";
-import { chain, type Maybe } from "../../ground/maybe.ts";
+import { chain, type MaybePromise } from "../../ground/maybe-promise.ts";
 import type { Permits } from "../../ground/permits.ts";
 import { Budget } from "./budget.ts";
 import type { ServerQuota } from "./rate-limit-fields.ts";
@@ -75,7 +75,7 @@ export function chargeExcess(
   permits: Permits,
   view: ServerView,
   now: number,
-): Maybe<void> {
+): MaybePromise<void> {
   return chain(limiter.peek(permits), (decision) => {
     const excess = view.excess(decision, now);
     return Object.keys(excess).length > 0 ? limiter.charge(excess) : undefined;

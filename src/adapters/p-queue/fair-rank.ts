@@ -1,26 +1,26 @@
+import { FairEntry } from "../../fair/fair-entry.ts";
 import { ShareQueue } from "../../fair/share-queue.ts";
-import { Turn } from "../../fair/turn.ts";
 import { sizeOf } from "../../ground/permits.ts";
 import { type Job, JobRank } from "./job.ts";
 
 /** The jobs of one priority in a fair queue: first in, first out within each share. */
 export class FairRank extends JobRank {
   readonly #queue = new ShareQueue<Job>();
-  readonly #turns = new Map<Job, Turn<Job>>();
+  readonly #turns = new Map<Job, FairEntry<Job>>();
 
   override append(job: Job): void {
     const { permits = 1, share = "", weight = 1 } = job.options;
     const size = typeof permits === "number" ? permits : sizeOf(Object.values(permits));
-    const turn = new Turn<Job>(0, share, size, weight);
-    turn.item = job;
+    const fairEntry = new FairEntry<Job>(0, share, size, weight);
+    fairEntry.item = job;
     job.rank = this;
-    this.#turns.set(job, turn);
-    this.#queue.append(turn);
+    this.#turns.set(job, fairEntry);
+    this.#queue.append(fairEntry);
     this.first = this.#queue.head?.item;
   }
 
   override remove(job: Job): void {
-    this.#queue.remove(this.#turns.get(job) as Turn<Job>);
+    this.#queue.remove(this.#turns.get(job) as FairEntry<Job>);
     this.#forget(job);
   }
 

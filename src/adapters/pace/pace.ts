@@ -10,7 +10,7 @@ import { listPermits, type Permits } from "../../ground/permits.ts";
 import { AT_ONCE } from "../../local/queueing-limiter.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { SHARED_BY, type SharedBy, shareOf } from "../shares.ts";
-import { CallLine } from "./call-line.ts";
+import { CallQueue } from "./call-queue.ts";
 
 /** The options of `pace`. */
 export interface PaceOptions<Args extends readonly unknown[] = readonly unknown[]>
@@ -88,23 +88,23 @@ export function pace<This, Args extends unknown[], Result>(
   const { permits = 1, signal: signals, onDelay } = options;
   const signal = typeof signals === "function" ? undefined : signals;
   const ending = options.onAbort === "clear" ? undefined : signal;
-  const line = new CallLine<This, Args>(fn, signal);
+  const queue = new CallQueue<This, Args>(fn, signal);
 
   function paced(this: This, ...args: Args): Promise<Awaited<Result>> {
     try {
-      if (!line.enabled) return promiseOf(fn.apply(this, args));
+      if (!queue.enabled) return promiseOf(fn.apply(this, args));
       ending?.throwIfAborted();
       const cost = typeof permits === "function" ? permits(...args) : permits;
       const own = typeof signals === "function" ? checkSignal(signals(...args)) : undefined;
       const share = shareOf(options, ...args);
-      const turn =
+      const grant =
         own === undefined && share === undefined
-          ? limiter.acquire(cost, line.options)
-          : line.acquire(limiter, cost, own, share);
+          ? limiter.acquire(cost, queue.options)
+          : queue.acquire(limiter, cost, own, share);
       // an earlier call may have its permits and not be started yet
-      if (turn === AT_ONCE && line.waiting === 0) return promiseOf(fn.apply(this, args));
+      if (grant === AT_ONCE && queue.waiting === 0) return promiseOf(fn.apply(this, args));
       if (onDelay !== undefined) report(onDelay, args);
-      return line.wait(turn, this, args) as Promise<Awaited<Result>>;
+      return queue.wait(grant, this, args) as Promise<Awaited<Result>>;
     } catch (error) {
       return Promise.reject(error);
     }
@@ -112,14 +112,14 @@ export function pace<This, Args extends unknown[], Result>(
   return Object.defineProperties(paced, {
     name: { value: fn.name, configurable: true },
     length: { value: fn.length, configurable: true },
-    waiting: { get: () => line.waiting },
+    waiting: { get: () => queue.waiting },
     enabled: {
-      get: () => line.enabled,
+      get: () => queue.enabled,
       set: (enabled) => {
-        line.enabled = checkBoolean("enabled", enabled);
+        queue.enabled = checkBoolean("enabled", enabled);
       },
     },
-    clear: { value: (reason?: unknown) => line.clear(reason) },
+    clear: { value: (reason?: unknown) => queue.clear(reason) },
   }) as Paced<This, Args, Result>;
 }
 

@@ -46,7 +46,7 @@
 import type { Decision, Limiter, ShareOptions } from "../../api/limiter-api.ts";
 import { oncePerProcess } from "../../ground/copies.ts";
 import { PermitsExceedCapacityError } from "../../ground/errors.ts";
-import { chain, type Maybe } from "../../ground/maybe.ts";
+import { chain, type MaybePromise } from "../../ground/maybe-promise.ts";
 import type { Permits } from "../../ground/permits.ts";
 import { timesRenumbered } from "../../ground/revision.ts";
 import type { CheckedStreamOptions } from "./options.ts";
@@ -219,7 +219,7 @@ export class Credit {
   }
 
   /** Peeks first: a stream that waits for its turn must not count as a rejection. */
-  #takeIfAllowed(permits: Permits): Maybe<Decision> {
+  #takeIfAllowed(permits: Permits): MaybePromise<Decision> {
     return chain(this.#limiter.peek(permits, this.#share), (look) =>
       look.allowed ? this.#limiter.decide(permits, this.#share) : look,
     );

@@ -9,15 +9,15 @@ import { LimiterClosedError, StoreUnavailableError } from "../../ground/errors.t
 import type { Order } from "../../queue/order.ts";
 import { counterOf, instancesOf, type RemoteOptions } from "../../remote/remote-options.ts";
 import type { LeaseReply, LeaseStore, LeaseVerb } from "../../stores/lease-store.ts";
-import { Claims } from "./claims.ts";
-import { FairClaims } from "./fair-claims.ts";
+import { FairLeases } from "./fair-leases.ts";
 import { GrantListener } from "./grant-listener.ts";
 import { type LeaseAnswer, LeaseLink } from "./lease-link.ts";
-import type { Claim, ConcurrencyStatus, WantedLease } from "./remote-lease.ts";
+import type { ConcurrencyStatus, StoreLease, WantedLease } from "./store-lease.ts";
+import { StoreLeases } from "./store-leases.ts";
 import {
   type LeaseHost,
   type LeaseStrategy,
-  SHARE_HOLDS_MS,
+  PART_HOLDS_MS,
   whenUnavailable,
 } from "./when-unavailable.ts";
 
@@ -34,13 +34,13 @@ export interface RemoteConcurrencyOptions
   readonly leaseMs: number;
 }
 
-export class LeaseQueue extends Claims implements LeaseHost {
+export class LeaseQueue extends StoreLeases implements LeaseHost {
   readonly #options: RemoteConcurrencyOptions;
   readonly #strategy: LeaseStrategy;
   readonly #link: LeaseLink;
   readonly #listener: GrantListener;
   /** The callers that have not been sent to the store, on a fair limiter. */
-  readonly #fair: FairClaims | undefined;
+  readonly #fair: FairLeases | undefined;
   #timer: Timer | undefined;
   #wakesAt = Infinity;
   #closed = false;
@@ -68,26 +68,26 @@ export class LeaseQueue extends Claims implements LeaseHost {
       ready,
       ask: () => this.#askForFirst(),
       renewalMs: options.leaseMs / 3,
-      isNeeded: () => this.line.size > 0,
+      isNeeded: () => this.queue.size > 0,
       timeoutMs,
     });
-    const ranks = order.ranks<Claim>();
-    this.#fair = ranks && new FairClaims(ranks, options.maxWaiting, this);
+    const ranks = order.ranks<StoreLease>();
+    this.#fair = ranks && new FairLeases(ranks, options.maxWaiting, this);
   }
 
   /** Requests a lease for a caller. */
-  claim(wanted: WantedLease): void {
+  lease(wanted: WantedLease): void {
     this.#checkOpen();
-    const claim = this.add(wanted);
-    if (this.#fair === undefined) this.send(claim);
-    else this.#fair.enter(claim);
+    const lease = this.add(wanted);
+    if (this.#fair === undefined) this.send(lease);
+    else this.#fair.enter(lease);
   }
 
   /** Requests a lease from the store, or in this process if that decides. */
-  send(claim: Claim): void {
-    this.register(claim);
-    if (this.#strategy.decidesHere && !this.isAway) this.#admit(claim);
-    else this.#ask(claim);
+  send(lease: StoreLease): void {
+    this.register(lease);
+    if (this.#strategy.decidesHere && !this.isUnavailable) this.#admit(lease);
+    else this.#ask(lease);
   }
 
   /** Changes the limit; default: the declared limit. */
@@ -103,9 +103,9 @@ export class LeaseQueue extends Claims implements LeaseHost {
       const { limit, active, waiting } = (await this.ask("look", "")).reply;
       return { limit, active, waiting: waiting + this.#queued };
     } catch (error) {
-      const { share } = this.#strategy;
-      if (share === 0) throw error;
-      return { limit: share, active: this.active, waiting: this.waiting };
+      const { part } = this.#strategy;
+      if (part === 0) throw error;
+      return { limit: part, active: this.active, waiting: this.waiting };
     }
   }
 
@@ -114,11 +114,11 @@ export class LeaseQueue extends Claims implements LeaseHost {
   }
 
   override get slotsWaiting(): number {
-    return super.slotsWaiting + (this.#fair?.line.permits ?? 0);
+    return super.slotsWaiting + (this.#fair?.ranks.permits ?? 0);
   }
 
   get #queued(): number {
-    return this.#fair?.line.size ?? 0;
+    return this.#fair?.ranks.size ?? 0;
   }
 
   get state(): StoreState {
@@ -129,9 +129,9 @@ export class LeaseQueue extends Claims implements LeaseHost {
     if (this.#closed) return;
     this.#closed = true;
     const error = new LimiterClosedError(this.#options.name);
-    for (const claim of [...this, ...(this.#fair?.line ?? [])]) {
-      if (claim.state === "held") claim.lose(error);
-      else this.reject(claim, error);
+    for (const lease of [...this, ...(this.#fair?.ranks ?? [])]) {
+      if (lease.state === "held") lease.lose(error);
+      else this.reject(lease, error);
     }
     this.#strategy.close();
     this.#timer?.cancel();
@@ -146,82 +146,83 @@ export class LeaseQueue extends Claims implements LeaseHost {
     if (this.#closed) throw new LimiterClosedError(this.#options.name);
   }
 
-  /** Requests a lease from the store, or again: a claim that has a lease or ticket there keeps it. */
-  #ask(claim: Claim): void {
+  /** Requests a lease from the store, or again: a caller that has a lease or ticket there keeps it. */
+  #ask(lease: StoreLease): void {
     const { leaseMs } = this.#options;
-    claim.state = "asked";
-    claim.waits = this.mayWait(claim);
-    claim.deadline = performance.now() + leaseMs;
+    lease.state = "asked";
+    lease.waits = this.mayWait(lease);
+    lease.deadline = performance.now() + leaseMs;
     this.wakeIn(leaseMs / 3);
-    this.#send(claim, claim.waits ? "acquire" : "try", (error) => {
-      if (claim.state === "asked") this.#failed(claim, error);
+    this.#send(lease, lease.waits ? "acquire" : "try", (error) => {
+      if (lease.state === "asked") this.#failed(lease, error);
     });
   }
 
   /** Keeps a lease or ticket. */
-  #renew(claim: Claim): void {
-    this.#send(claim, claim.verb, () => this.retrySoon());
+  #renew(lease: StoreLease): void {
+    this.#send(lease, lease.verb, () => this.retrySoon());
   }
 
-  #send(claim: Claim, verb: LeaseVerb, failed: (error: unknown) => void): void {
-    const { id } = claim;
+  #send(lease: StoreLease, verb: LeaseVerb, failed: (error: unknown) => void): void {
+    const { id } = lease;
     const answer = this.ask(verb, id);
-    if (!this.isAway) claim.isKnown = true;
+    if (!this.isUnavailable) lease.isKnown = true;
     // another caller may have the ticket by then
-    answer.then((reply) => this.#answered(this.claims.get(id) ?? claim, verb, reply), failed);
+    answer.then((reply) => this.#answered(this.leases.get(id) ?? lease, verb, reply), failed);
   }
 
-  #answered(claim: Claim, verb: LeaseVerb, { standing, sentAt, reply }: LeaseAnswer): void {
-    const { state } = claim;
+  #answered(lease: StoreLease, verb: LeaseVerb, { standing, sentAt, reply }: LeaseAnswer): void {
+    const { state } = lease;
     const isRenewal = verb === "keep" || verb === "adopt";
-    if (standing !== "none") this.#extend(claim, sentAt);
-    // the caller has given up meanwhile, or a message or a new request has changed the claim
+    if (standing !== "none") this.#extend(lease, sentAt);
+    // the caller has given up meanwhile, or a message or a new request has changed it
     if (state === "gone" || (state === "asked") === isRenewal) return;
-    if (verb === "adopt" && standing !== "none") claim.verb = "keep";
+    if (verb === "adopt" && standing !== "none") lease.verb = "keep";
     if (standing === "held") {
       if (state === "waiting") this.#listener.missed();
-      if (state !== "held") this.#letIn(claim);
-    } else if (standing === "waiting" && state === "asked" && this.mayWait(claim)) {
-      this.wait(claim);
+      if (state !== "held") this.#letIn(lease);
+    } else if (standing === "waiting" && state === "asked" && this.mayWait(lease)) {
+      this.wait(lease);
       this.#fair?.fillSoon();
       this.#listener.listen();
       this.#wakeAtLapse(reply);
     } else if (state === "asked") {
-      claim.isKnown = standing !== "none";
-      this.refuse(claim);
+      lease.isKnown = standing !== "none";
+      this.refuse(lease);
     } else if (standing === "none") {
-      if (state === "held") this.lose(claim);
-      else this.#ask(claim);
+      if (state === "held") this.lose(lease);
+      else this.#ask(lease);
     }
   }
 
-  #failed(claim: Claim, error: unknown): void {
-    const isAway = error instanceof StoreUnavailableError && !this.#link.isPermanent(error.cause);
-    if (isAway && this.#strategy.decidesHere) {
-      this.#admit(claim);
-    } else if (isAway && this.#strategy.awayOnError) {
+  #failed(lease: StoreLease, error: unknown): void {
+    const isUnavailable =
+      error instanceof StoreUnavailableError && !this.#link.isPermanent(error.cause);
+    if (isUnavailable && this.#strategy.decidesHere) {
+      this.#admit(lease);
+    } else if (isUnavailable && this.#strategy.unavailableOnError) {
       // the store is back already
-      this.#ask(claim);
+      this.#ask(lease);
     } else {
-      this.fail(claim, error);
+      this.fail(lease, error);
       if (error instanceof StoreUnavailableError) this.#fair?.fail(error);
     }
   }
 
   /** Extends the deadline: the store has answered a request that was sent at `sentAt`. */
-  #extend(claim: Claim, sentAt: number): void {
-    claim.deadline = Math.max(claim.deadline, sentAt + this.#options.leaseMs);
+  #extend(lease: StoreLease, sentAt: number): void {
+    lease.deadline = Math.max(lease.deadline, sentAt + this.#options.leaseMs);
   }
 
   /** Asks for the first tickets: no more of them than the limit can have become leases. */
   #askForFirst(): void {
-    if (this.#strategy.decidesHere || this.isAway) return;
+    if (this.#strategy.decidesHere || this.isUnavailable) return;
     let left = this.limit;
-    for (const claim of this) {
+    for (const lease of this) {
       if (left === 0) return;
-      if (claim.state !== "waiting") continue;
+      if (lease.state !== "waiting") continue;
       left -= 1;
-      this.#renew(claim);
+      this.#renew(lease);
     }
   }
 
@@ -229,11 +230,11 @@ export class LeaseQueue extends Claims implements LeaseHost {
     this.#listener.heard();
     const now = performance.now();
     for (const id of ids) {
-      const claim = this.claims.get(id);
-      if (claim === undefined || claim.state === "held" || !claim.waits) continue;
+      const lease = this.leases.get(id);
+      if (lease === undefined || lease.state === "held" || !lease.waits) continue;
       // a lease in a message this late may have lapsed: the reply to the next request shows its state
-      const isAskedAgain = claim.state === "asked" && this.line.has(claim);
-      if (now < claim.deadline && !isAskedAgain) this.#letIn(claim);
+      const isAskedAgain = lease.state === "asked" && this.queue.has(lease);
+      if (now < lease.deadline && !isAskedAgain) this.#letIn(lease);
     }
   }
 
@@ -242,67 +243,67 @@ export class LeaseQueue extends Claims implements LeaseHost {
   }
 
   protected override freed(released: Promise<void>, slots: number): void {
-    this.grantShare();
+    this.grantPart();
     void this.#fair?.freed(released, slots);
   }
 
-  protected override heirOf(claim: Claim): Claim | undefined {
-    return this.#fair?.heirOf(claim);
+  protected override heirOf(lease: StoreLease): StoreLease | undefined {
+    return this.#fair?.heirOf(lease);
   }
 
-  protected override waitEnded(claim: Claim, isGranted: boolean): void {
-    this.#fair?.waitEnded(claim, isGranted);
+  protected override waitEnded(lease: StoreLease, isGranted: boolean): void {
+    this.#fair?.waitEnded(lease, isGranted);
   }
 
-  /** Handles a lease granted by the store; gives it back if the share of this process is used up. */
-  #letIn(claim: Claim): void {
-    if (this.#strategy.share === 0 || this.#fits(claim)) {
-      this.grant(claim);
+  /** Handles a lease granted by the store; gives it back if the part of this process is used up. */
+  #letIn(lease: StoreLease): void {
+    if (this.#strategy.part === 0 || this.#fits(lease)) {
+      this.grant(lease);
     } else {
-      void this.giveBack(claim.id);
-      if (claim.state === "asked") this.#admit(claim);
+      void this.giveBack(lease.id);
+      if (lease.state === "asked") this.#admit(lease);
     }
   }
 
-  /** Grants a claim a lease without the store, lets it wait in this process, or refuses it. */
-  #admit(claim: Claim): void {
-    this.grantShare();
-    if (this.#fits(claim)) {
-      this.#grantHere(claim);
-    } else if (this.mayWait(claim)) {
-      this.wait(claim);
-      this.wakeIn(SHARE_HOLDS_MS);
+  /** Grants a caller a lease without the store, lets it wait in this process, or refuses it. */
+  #admit(lease: StoreLease): void {
+    this.grantPart();
+    if (this.#fits(lease)) {
+      this.#grantHere(lease);
+    } else if (this.mayWait(lease)) {
+      this.wait(lease);
+      this.wakeIn(PART_HOLDS_MS);
     } else {
-      this.refuse(claim);
+      this.refuse(lease);
     }
   }
 
-  /** Whether the share of this process has room; a claim for more than the whole share is let in alone. */
-  #fits({ slots }: Claim): boolean {
-    const { share } = this.#strategy;
-    return this.active + slots <= share || (share > 0 && this.active === 0);
+  /** Whether the part of this process has room; a caller for more than the whole part is let in alone. */
+  #fits({ slots }: StoreLease): boolean {
+    const { part } = this.#strategy;
+    return this.active + slots <= part || (part > 0 && this.active === 0);
   }
 
-  /** Grants leases to waiting callers, as long as this process has not used up its share. */
-  grantShare(): void {
-    const { line } = this;
-    for (let { head } = line; head !== undefined && this.#fits(head); head = line.head) {
+  /** Grants leases to waiting callers, as long as this process has not used up its part. */
+  grantPart(): void {
+    const { queue } = this;
+    for (let { head } = queue; head !== undefined && this.#fits(head); head = queue.head) {
       this.#grantHere(head);
     }
-    if (line.size > 0 && this.#strategy.decidesHere) this.wakeIn(SHARE_HOLDS_MS);
+    if (queue.size > 0 && this.#strategy.decidesHere) this.wakeIn(PART_HOLDS_MS);
   }
 
   /** Grants a lease that the store does not know: it is registered there now, or when the store is back. */
-  #grantHere(claim: Claim): void {
-    if (this.isAway) this.stats.granted(claim.slots);
-    this.grant(claim);
-    claim.verb = "adopt";
-    claim.deadline = performance.now() + this.#options.leaseMs;
-    this.#renew(claim);
+  #grantHere(lease: StoreLease): void {
+    if (this.isUnavailable) this.stats.granted(lease.slots);
+    this.grant(lease);
+    lease.verb = "adopt";
+    lease.deadline = performance.now() + this.#options.leaseMs;
+    this.#renew(lease);
   }
 
   /**
-   * Renews all claims, then retries releases: a release lets the store grant a lease to another caller.
+   * Renews all leases, then retries releases: a release lets the store grant a lease to another caller.
    * The timer does not keep the process alive.
    */
   wake(): void {
@@ -311,18 +312,18 @@ export class LeaseQueue extends Claims implements LeaseHost {
     const { decidesHere, losesLeases } = this.#strategy;
     const now = performance.now();
     let firstDeadline = Infinity;
-    for (const claim of this) {
-      if (claim.state === "asked") continue;
-      if (claim.state === "waiting" && decidesHere) continue;
-      const isDue = now >= claim.deadline;
-      if (!isDue) firstDeadline = Math.min(firstDeadline, claim.deadline);
-      if (claim.state === "waiting" && isDue) this.#ask(claim);
-      else if (isDue && losesLeases) this.lose(claim);
-      else this.#renew(claim);
+    for (const lease of this) {
+      if (lease.state === "asked") continue;
+      if (lease.state === "waiting" && decidesHere) continue;
+      const isDue = now >= lease.deadline;
+      if (!isDue) firstDeadline = Math.min(firstDeadline, lease.deadline);
+      if (lease.state === "waiting" && isDue) this.#ask(lease);
+      else if (isDue && losesLeases) this.lose(lease);
+      else this.#renew(lease);
     }
     this.retryReleases(now);
-    if (decidesHere) this.grantShare();
-    else if (this.line.size > 0) this.#listener.listen();
+    if (decidesHere) this.grantPart();
+    else if (this.queue.size > 0) this.#listener.listen();
     if (!this.isEmpty) this.wakeIn(Math.min(this.#options.leaseMs / 3, firstDeadline - now));
   }
 
@@ -342,35 +343,35 @@ export class LeaseQueue extends Claims implements LeaseHost {
 
   /** Schedules a retry; during an outage, the return of the store triggers it. */
   protected override retrySoon(): void {
-    if (!this.isAway) this.wakeIn(Math.min(LONGEST_RETRY_MS, this.#options.leaseMs / 10));
+    if (!this.isUnavailable) this.wakeIn(Math.min(LONGEST_RETRY_MS, this.#options.leaseMs / 10));
   }
 
-  override get isAway(): boolean {
-    return this.#link.isAway;
+  override get isUnavailable(): boolean {
+    return this.#link.isUnavailable;
   }
 
   replied(reply: LeaseReply): void {
     this.limit = reply.limit;
     this.#fair?.replied(reply);
-    if (this.line.size > 0) this.#wakeAtLapse(reply);
+    if (this.queue.size > 0) this.#wakeAtLapse(reply);
   }
 
   answeredLate(id: string, { standing, sentAt }: LeaseAnswer): void {
-    const claim = this.claims.get(id);
-    if (claim === undefined) {
+    const lease = this.leases.get(id);
+    if (lease === undefined) {
       void this.giveBack(id);
       return;
     }
-    this.#extend(claim, sentAt);
+    this.#extend(lease, sentAt);
     const isValid = standing === "held" && performance.now() < sentAt + this.#options.leaseMs;
-    if (isValid && claim.state !== "held") this.#letIn(claim);
+    if (isValid && lease.state !== "held") this.#letIn(lease);
   }
 
   /** Ends the decisions in this process: the callers that wait ask the store, in order. */
   resume(): void {
-    const waiting = [...this.line];
-    for (const claim of waiting) claim.state = "asked";
+    const waiting = [...this.queue];
+    for (const lease of waiting) lease.state = "asked";
     this.wake();
-    for (const claim of waiting) this.#ask(claim);
+    for (const lease of waiting) this.#ask(lease);
   }
 }

@@ -6,7 +6,7 @@
  * Waiting callers do not poll while messages come: docs/concurrency.md, "On Redis".
  *
  * Safety: a lease that is renewed by a batch sent at t lives at least until t + leaseMs, by the store's
- * clock. By our own clock this is the claim's `deadline`. If a holder could not renew its lease by then,
+ * clock. By our own clock this is the lease's `deadline`. If a holder could not renew its lease by then,
  * its signal is aborted, though the store may keep the lease a little longer. So at most `limit` holders
  * believe that their lease is valid, as long as all clocks run equally fast and each holder stops when its
  * signal is aborted. (In a suspended process the signal is aborted when the process resumes: its writes
@@ -16,7 +16,7 @@
 import type { TryOptions, WaitOptions } from "../../api/limiter-api.ts";
 import { type CallOrder, checkTryOptions, checkWaitOptions, shareIn } from "../../api/options.ts";
 import type { RemoteStats, StoreState } from "../../api/outage-stats.ts";
-import { asMember, type PlacesMember } from "../../api/participant.ts";
+import { asParticipant, type ConcurrencyParticipant } from "../../api/participant.ts";
 import { type RunOptions, tryArguments } from "../../api/slots-options.ts";
 import type { Counted } from "../../api/stats.ts";
 import { checkFunction, checkNumber, wholeAtLeastOne } from "../../ground/check.ts";
@@ -26,7 +26,7 @@ import type { LeaseStore } from "../../stores/lease-store.ts";
 import { Slots } from "../slots.ts";
 import { RemoteSlotsParticipant } from "../slots-participant.ts";
 import { LeaseQueue, type RemoteConcurrencyOptions } from "./lease-queue.ts";
-import type { Claim, ConcurrencyStatus, RemoteLease, WantedLease } from "./remote-lease.ts";
+import type { ConcurrencyStatus, RemoteLease, StoreLease, WantedLease } from "./store-lease.ts";
 
 /** `RedisConcurrencyLimiter`, on any store: its interface says what each member does. */
 export class RemoteConcurrency implements Counted, AsyncDisposable {
@@ -70,11 +70,11 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
     return new Promise((resolve) => {
       const signal = checkWaitOptions(options);
       const slots = this.#slots(asked);
-      const turn = this.#order.turnOf<Claim>(options, slots);
+      const fairEntry = this.#order.entryOf<StoreLease>(options, slots);
       signal?.throwIfAborted();
       const settle = resolve as WantedLease["resolve"];
-      const wanted = { slots, insists: true, longestMs: Infinity, waitSignal: signal, turn };
-      this.#queue.claim({ ...wanted, resolve: settle });
+      const wanted = { slots, insists: true, longestMs: Infinity, waitSignal: signal, fairEntry };
+      this.#queue.lease({ ...wanted, resolve: settle });
     });
   }
 
@@ -86,10 +86,17 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
       const { slots: asked, wait = 0 } = tryArguments(first, longest);
       const { micros, signal } = checkTryOptions(wait);
       const slots = this.#slots(asked);
-      const turn = this.#order.turnOf<Claim>(shareIn(wait), slots);
+      const fairEntry = this.#order.entryOf<StoreLease>(shareIn(wait), slots);
       signal?.throwIfAborted();
       const longestMs = micros / 1000;
-      this.#queue.claim({ slots, insists: false, longestMs, waitSignal: signal, turn, resolve });
+      this.#queue.lease({
+        slots,
+        insists: false,
+        longestMs,
+        waitSignal: signal,
+        fairEntry,
+        resolve,
+      });
     });
   }
 
@@ -121,7 +128,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
     return this.#queue.status();
   }
 
-  [asMember](): PlacesMember {
+  [asParticipant](): ConcurrencyParticipant {
     return new RemoteSlotsParticipant(this, this.#order !== FIFO);
   }
 

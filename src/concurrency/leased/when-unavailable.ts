@@ -1,30 +1,30 @@
 /**
  * What concurrency limiters do while the store is away. With "throw" they fail. The other strategies keep
  * the callers. A process may then hold a number of leases by itself, including those that it holds already:
- * none with "wait", all with "allow", its share of the limit with "local". The other callers wait in one
- * first-in-first-out line. They ask the store when it is back.
+ * none with "wait", all with "allow", its part of the limit with "local". The other callers wait in one
+ * first-in-first-out queue. They ask the store when it is back.
  */
 import type { StoreUnavailableError } from "../../ground/errors.ts";
 import { Strategy } from "../../remote/strategy.ts";
 import { type Breaker, LONGEST_PAUSE_MS } from "../../stores/breaker.ts";
 import type { LeaseReply } from "../../stores/lease-store.ts";
-import type { Claims } from "./claims.ts";
 import type { LeaseAnswer, LeaseCall } from "./lease-link.ts";
+import type { StoreLeases } from "./store-leases.ts";
 
 /** How long the number of processes that share the limit is used before it is read again, ms. */
-export const SHARE_HOLDS_MS = 1000;
+export const PART_HOLDS_MS = 1000;
 
 /** The part of the queue that its strategy uses. */
-export interface LeaseHost extends Claims {
-  /** Grants leases to waiting callers, as long as this process has not used up its share. */
-  grantShare(): void;
-  /** Renews all claims. */
+export interface LeaseHost extends StoreLeases {
+  /** Grants leases to waiting callers, as long as this process has not used up its part. */
+  grantPart(): void;
+  /** Renews all leases. */
   wake(): void;
   /** The callers that wait in this process ask the store, in order. */
   resume(): void;
   /** Called for each answer that arrives in time. */
   replied(reply: LeaseReply): void;
-  /** Called when the store has a lease or ticket of a claim after its request has failed here. */
+  /** Called when the store has a lease or ticket of a caller after its request has failed here. */
   answeredLate(id: string, answer: LeaseAnswer): void;
 }
 
@@ -41,11 +41,11 @@ export class LeaseStrategy extends Strategy<LeaseCall, LeaseAnswer> {
 
   /** Whether callers wait in this process now, though the store may answer again. */
   get decidesHere(): boolean {
-    return this.awayOnError && this.host.isAway;
+    return this.unavailableOnError && this.host.isUnavailable;
   }
 
   /** How many leases this process may hold by its own decision; 0: only the store grants leases. */
-  get share(): number {
+  get part(): number {
     return 0;
   }
 
@@ -66,14 +66,14 @@ export class LeaseStrategy extends Strategy<LeaseCall, LeaseAnswer> {
 
   override recovered(send: (call: LeaseCall) => void): void {
     super.recovered(send);
-    if (this.awayOnError) this.host.resume();
+    if (this.unavailableOnError) this.host.resume();
     else this.host.wake();
   }
 }
 
 /** Lets callers wait in this process, without a lease; `look` and `limit` requests wait for the store. */
 class WaitWhenUnavailable extends LeaseStrategy {
-  override readonly awayOnError = true;
+  override readonly unavailableOnError = true;
 
   override get isAwaited(): boolean {
     return this.holdsRequests || this.host.isWanted;
@@ -95,24 +95,24 @@ class WaitWhenUnavailable extends LeaseStrategy {
 
 /** Grants leases in this process, without a bound. */
 class AllowWhenUnavailable extends LeaseStrategy {
-  override readonly awayOnError = true;
-  override readonly awayOnDisconnect = true;
+  override readonly unavailableOnError = true;
+  override readonly unavailableOnDisconnect = true;
   override readonly losesLeases = false;
 
-  override get share(): number {
+  override get part(): number {
     return this.decidesHere ? Infinity : 0;
   }
 
   override lost(): void {
-    for (const claim of this.host) if (claim.state === "held") claim.verb = "adopt";
-    this.host.grantShare();
+    for (const lease of this.host) if (lease.state === "held") lease.verb = "adopt";
+    this.host.grantPart();
   }
 }
 
-/** Grants leases in this process, up to its share of the limit. */
+/** Grants leases in this process, up to its part of the limit. */
 class LocalWhenUnavailable extends AllowWhenUnavailable {
   readonly #instances: () => number;
-  #share = 0;
+  #part = 0;
   #countedUntil = -Infinity;
   /** Set after an outage, until other processes have noticed the return of the store. */
   #settling: ReturnType<typeof setTimeout> | undefined;
@@ -126,14 +126,14 @@ class LocalWhenUnavailable extends AllowWhenUnavailable {
     return super.decidesHere || this.#settling !== undefined;
   }
 
-  override get share(): number {
+  override get part(): number {
     if (!this.decidesHere) return 0;
     const now = performance.now();
     if (now >= this.#countedUntil) {
-      this.#countedUntil = now + SHARE_HOLDS_MS;
-      this.#share = Math.max(1, Math.floor(this.host.limit / this.#instances()));
+      this.#countedUntil = now + PART_HOLDS_MS;
+      this.#part = Math.max(1, Math.floor(this.host.limit / this.#instances()));
     }
-    return this.#share;
+    return this.#part;
   }
 
   override close(): void {
@@ -150,7 +150,7 @@ class LocalWhenUnavailable extends AllowWhenUnavailable {
   /**
    * Sends the leases that are held to the store, then the tickets to release. Other processes may notice
    * its return later, by up to one probe interval. Until they have sent their leases, each process keeps to
-   * its share and uses no tickets.
+   * its part and uses no tickets.
    */
   override recovered(send: (call: LeaseCall) => void): void {
     if (this.#instances() <= 1) {
@@ -163,7 +163,7 @@ class LocalWhenUnavailable extends AllowWhenUnavailable {
     }, LONGEST_PAUSE_MS);
     this.#settling.unref?.();
     this.host.wake();
-    for (const { isKnown, id } of this.host.line) if (isKnown) void this.host.giveBack(id);
+    for (const { isKnown, id } of this.host.queue) if (isKnown) void this.host.giveBack(id);
   }
 }
 

@@ -1,19 +1,20 @@
+import type { FairEntry } from "../../fair/fair-entry.ts";
 import type { Ranks } from "../../fair/ranks.ts";
-import type { Turn } from "../../fair/turn.ts";
 import type { Timer } from "../../ground/clock.ts";
 import type { Answer } from "../../stores/store.ts";
 import type { Grant } from "../grants.ts";
-import { Caller, type Outcome, type WaiterHost, type Wanted } from "../remote-waiter.ts";
+import type { Outcome, WaiterHost, Wanted } from "../remote-waiter.ts";
+import { StoreCaller } from "../store-caller.ts";
 
 /** The checked arguments of a call. */
 export interface FairRequest extends Wanted {
-  readonly turn: Turn<FairCall>;
+  readonly fairEntry: FairEntry<FairCall>;
 }
 
 /** The part of the queue that its calls use. */
 export interface FairCallHost {
   /** The calls that have not been sent yet. */
-  readonly line: Ranks<FairCall>;
+  readonly ranks: Ranks<FairCall>;
   /** The store has replied to a batch that was sent at `sentAt`. */
   replied(sentAt: number): void;
   /** The call has an outcome. */
@@ -22,10 +23,10 @@ export interface FairCallHost {
   heirOf(call: FairCall): FairCall | undefined;
 }
 
-/** A caller of `acquire` or `tryAcquire`: first in the line of its share, then with the store. */
-export class FairCall extends Caller {
-  declare readonly turn: Turn<FairCall>;
-  /** Ends its time-out while it is in the line. */
+/** A caller of `acquire` or `tryAcquire`: first in the queue of its share, then with the store. */
+export class FairCall extends StoreCaller {
+  declare readonly fairEntry: FairEntry<FairCall>;
+  /** Ends its time-out while it is in the queue. */
   alarm: Timer | undefined;
   /** When it was sent to the store, microseconds; `undefined`: it has no place there, or not any more. */
   sentAt: number | undefined;
@@ -45,7 +46,7 @@ export class FairCall extends Caller {
   }
 
   get isInLine(): boolean {
-    return this.turn.share !== undefined;
+    return this.fairEntry.share !== undefined;
   }
 
   override get accepts(): number {
@@ -59,7 +60,7 @@ export class FairCall extends Caller {
 
   override granted(wait: number, grant?: Grant): void {
     this.isGrantedAtOnce = wait === 0 && !this.isAgain;
-    // the time in the line is a wait; the round trip is not
+    // the time in the queue is a wait; the round trip is not
     if (this.isGrantedAtOnce) this.release(0, this.sentAt ?? this.asked);
     else super.granted(wait, grant);
   }
@@ -73,7 +74,7 @@ export class FairCall extends Caller {
   protected override untrack(): void {
     super.untrack();
     this.alarm?.cancel();
-    this.#queue.line.remove(this);
+    this.#queue.ranks.remove(this);
   }
 
   protected override settle(outcome: Outcome): void {

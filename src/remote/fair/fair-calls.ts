@@ -17,30 +17,30 @@ import {
   shareIn,
 } from "../../api/options.ts";
 import type { OrderedRequest, Taken } from "../../api/participant.ts";
+import type { FairEntry } from "../../fair/fair-entry.ts";
 import type { Ranks } from "../../fair/ranks.ts";
-import type { Turn } from "../../fair/turn.ts";
 import { toMicros } from "../../ground/clock.ts";
 import type { Permits } from "../../ground/permits.ts";
 import type { Order } from "../../queue/order.ts";
-import type { RemoteQueue } from "../remote-queue.ts";
+import type { RemoteCalls } from "../remote-calls.ts";
 import { RemoteReservation } from "../remote-reservation.ts";
 import type { FairCall, FairRequest } from "./fair-call.ts";
-import { FairOutlook } from "./fair-outlook.ts";
+import { FairEstimate } from "./fair-estimate.ts";
 import { FairQueue } from "./fair-queue.ts";
 import { WaitingReservation } from "./waiting-reservation.ts";
 
 export class FairCalls {
   /** The queue behind this one: it asks the store. */
-  readonly #store: RemoteQueue;
+  readonly #store: RemoteCalls;
   readonly #order: Order;
   readonly #queue: FairQueue;
-  readonly #outlook: FairOutlook;
+  readonly #outlook: FairEstimate;
 
-  constructor(store: RemoteQueue, order: Order) {
+  constructor(store: RemoteCalls, order: Order) {
     this.#store = store;
     this.#order = order;
     this.#queue = new FairQueue(store, order.ranks() as Ranks<FairCall>);
-    this.#outlook = new FairOutlook(store, this.#queue);
+    this.#outlook = new FairEstimate(store, this.#queue);
   }
 
   acquire(permits: Permits, options: WaitOptions | undefined): Promise<number> {
@@ -75,8 +75,8 @@ export class FairCalls {
 
   async #tryNow(asked: FairRequest): Promise<boolean> {
     const { permits, signal } = asked;
-    if (!this.#queue.line.isNext(asked.turn)) {
-      this.#store.parts.meter.refused(asked.amount, "too-long");
+    if (!this.#queue.ranks.isNext(asked.fairEntry)) {
+      this.#store.parts.callStats.refused(asked.amount, "too-long");
       return false;
     }
     const isGranted = await this.#store.tryAcquire(permits, { timeoutMs: 0, signal });
@@ -94,15 +94,15 @@ export class FairCalls {
   async reserve(permits: Permits, options?: ShareOptions): Promise<Reservation> {
     checkShareOptions(options);
     const asked = this.#asked(permits, options);
-    const { line } = this.#queue;
-    if (line.size > 0 && this.#queue.isFull(asked.amount)) {
+    const { ranks } = this.#queue;
+    if (ranks.size > 0 && this.#queue.isFull(asked.amount)) {
       this.#store.checkOpen();
-      this.#store.parts.meter.refused(asked.amount, "queue-full");
+      this.#store.parts.callStats.refused(asked.amount, "queue-full");
       throw this.#queue.full(asked.amount);
     }
-    const refund = () => line.refund(asked.turn);
+    const refund = () => ranks.refund(asked.fairEntry);
     // calls that are made before the reply come behind it
-    line.charge(asked.turn, this.#queue.now());
+    ranks.charge(asked.fairEntry, this.#queue.now());
     try {
       const reservation = await this.#store.reserve(permits);
       reservation.onReturned = refund;
@@ -116,7 +116,7 @@ export class FairCalls {
   /** For a caller that waits for the reservation at once: others may overtake it. */
   async reserveBehind(permits: Permits, options?: ShareOptions): Promise<Reservation> {
     const enter = (resolve: (outcome: never) => void) => this.#acquire(permits, options, resolve);
-    const reservation = new WaitingReservation(this.#store, this.#queue.line, permits, enter);
+    const reservation = new WaitingReservation(this.#store, this.#queue.ranks, permits, enter);
     const { call, granted } = reservation;
     // if the store cannot be asked, the call fails, too
     const seen = this.#outlook.waitOf(call).catch(() => granted);
@@ -127,10 +127,10 @@ export class FairCalls {
   async decide(permits: Permits, options?: ShareOptions): Promise<Decision> {
     checkShareOptions(options);
     const asked = this.#asked(permits, options);
-    if (!this.#queue.line.isNext(asked.turn)) {
+    if (!this.#queue.ranks.isNext(asked.fairEntry)) {
       const refusal = await this.#outlook.peek(asked);
       if (!refusal.allowed) {
-        this.#store.parts.meter.refused(asked.amount, "too-long", () => refusal);
+        this.#store.parts.callStats.refused(asked.amount, "too-long", () => refusal);
         return refusal;
       }
     }
@@ -148,18 +148,18 @@ export class FairCalls {
   enter(permits: Permits, options?: ShareOptions): OrderedRequest {
     const asked = this.#asked(permits, options);
     return {
-      isNext: this.#queue.line.isNext(asked.turn),
+      isNext: this.#queue.ranks.isNext(asked.fairEntry),
       seen: (decision) => this.#outlook.behindOthers(asked, decision),
       charged: (taken) => this.#charged(asked, taken),
     };
   }
 
   #charged(asked: FairRequest, taken: Taken): Taken {
-    const { line } = this.#queue;
+    const { ranks } = this.#queue;
     const { reservation, undo } = taken;
-    const refund = () => line.refund(asked.turn);
+    const refund = () => ranks.refund(asked.fairEntry);
     if (reservation === undefined || reservation.waitMs === 0) this.#queue.grantedAtOnce(asked);
-    else line.charge(asked.turn, this.#queue.now());
+    else ranks.charge(asked.fairEntry, this.#queue.now());
     if (reservation instanceof RemoteReservation) {
       reservation.onReturned = refund;
       return taken;
@@ -180,7 +180,7 @@ export class FairCalls {
   ): FairRequest {
     signal?.throwIfAborted();
     const amount = this.#store.parts.policyState.amount(permits);
-    const turn = this.#order.turnOf<FairCall>(options, amount) as Turn<FairCall>;
-    return { permits, amount, longest, signal, turn };
+    const fairEntry = this.#order.entryOf<FairCall>(options, amount) as FairEntry<FairCall>;
+    return { permits, amount, longest, signal, fairEntry };
   }
 }

@@ -2,7 +2,7 @@
  * The calls of a fair limiter on a store. They wait in this process, in fair order, and a window of them is with
  * the store (`store-window.ts`).
  *
- * While the store grants at once, its line is empty and a longer window would keep no other process waiting. Then
+ * While the store grants at once, its queue is empty and a longer window would keep no other process waiting. Then
  * the next calls are also sent, as calls that the store grants now or not at all, so they reserve nothing. Each
  * time all of them are granted, twice as many follow.
  */
@@ -12,7 +12,7 @@ import { heirOf } from "../../fair/heir-of.ts";
 import type { Ranks } from "../../fair/ranks.ts";
 import { QueueFullError, StoreUnavailableError } from "../../ground/errors.ts";
 import { type Amount, sameAmount, sizeOf } from "../../ground/permits.ts";
-import type { RemoteQueue } from "../remote-queue.ts";
+import type { RemoteCalls } from "../remote-calls.ts";
 import type { Outcome } from "../remote-waiter.ts";
 import { FairCall, type FairCallHost, type FairRequest } from "./fair-call.ts";
 import { StoreWindow } from "./store-window.ts";
@@ -23,8 +23,8 @@ const MOST_TRIES = 256;
 
 export class FairQueue implements FairCallHost {
   /** The calls that have not been sent yet. */
-  readonly line: Ranks<FairCall>;
-  readonly #store: RemoteQueue;
+  readonly ranks: Ranks<FairCall>;
+  readonly #store: RemoteCalls;
   readonly #window = new StoreWindow();
   /** The calls in the window. */
   readonly #sent = new Set<FairCall>();
@@ -32,45 +32,45 @@ export class FairQueue implements FairCallHost {
   #tries = FEWEST_TRIES;
   #isTrying = false;
 
-  constructor(store: RemoteQueue, ranks: Ranks<FairCall>) {
+  constructor(store: RemoteCalls, ranks: Ranks<FairCall>) {
     this.#store = store;
-    this.line = ranks;
+    this.ranks = ranks;
   }
 
   now(): number {
-    return this.#store.parts.line.now();
+    return this.#store.parts.queue.now();
   }
 
   /** The policies in force, by the last reply. */
   get policies(): readonly Policy[] {
-    return this.#store.parts.inForce.policies;
+    return this.#store.parts.activePolicies.policies;
   }
 
-  /** Puts a new call into the line, and sends it if the window has room. @param tries see `Caller` */
+  /** Puts a new call into the queue, and sends it if the window has room. @param tries see `StoreCaller` */
   enter(request: FairRequest, tries: boolean, resolve: (outcome: never) => void): FairCall {
     const call = new FairCall(this.#store, this, request, tries, resolve);
     const { amount } = call;
-    if (this.#store.parts.inForce.isImpossible(amount)) {
+    if (this.#store.parts.activePolicies.isImpossible(amount)) {
       // the reply says which policy refuses it
       this.#store.send(call);
     } else if (!this.isFull(amount)) {
-      this.line.append(call, this.now());
+      this.ranks.append(call, this.now());
       this.#fill();
       this.#limitWait(call);
-    } else if (this.line.size > 0) {
+    } else if (this.ranks.size > 0) {
       call.decline(() => this.full(amount), "queue-full");
     } else {
       // the store may grant it now
-      this.line.charge(call.turn, this.now());
+      this.ranks.charge(call.fairEntry, this.now());
       this.#send(call);
     }
     return call;
   }
 
-  /** Refuses the call when its time is over, if it waits in the line. */
+  /** Refuses the call when its time is over, if it waits in the queue. */
   #limitWait(call: FairCall): void {
     if (!call.isInLine || call.deadline === Infinity) return;
-    call.alarm = this.#store.parts.line.wakeAt(call.deadline, () => this.expire(call));
+    call.alarm = this.#store.parts.queue.wakeAt(call.deadline, () => this.expire(call));
   }
 
   /** Refuses a call that cannot be granted in time. */
@@ -89,13 +89,13 @@ export class FairQueue implements FairCallHost {
   }
 
   /** Called when the store has granted a call at once. If the limiter is idle, no share owes anything. */
-  grantedAtOnce({ turn }: Pick<FairRequest, "turn">): void {
-    if (this.#isIdle) this.line.reset();
-    this.line.charge(turn, this.now());
+  grantedAtOnce({ fairEntry }: Pick<FairRequest, "fairEntry">): void {
+    if (this.#isIdle) this.ranks.reset();
+    this.ranks.charge(fairEntry, this.now());
   }
 
   get #isIdle(): boolean {
-    return this.line.size === 0 && this.#window.calls === 0;
+    return this.ranks.size === 0 && this.#window.calls === 0;
   }
 
   /** Called when the store has replied to a batch with a call. */
@@ -104,34 +104,34 @@ export class FairQueue implements FairCallHost {
   }
 
   get #permits(): number {
-    return this.line.permits + this.#window.permits;
+    return this.ranks.permits + this.#window.permits;
   }
 
   get #most(): number {
     return mostWaiting(this.#store.parts.maxWaiting, this.policies);
   }
 
-  /** Takes the next call from the line. */
+  /** Takes the next call from the queue. */
   #next(): FairCall {
-    const call = this.line.shift(this.now()) as FairCall;
+    const call = this.ranks.shift(this.now()) as FairCall;
     this.#leaveLine(call);
     return call;
   }
 
   #leaveLine(call: FairCall): void {
-    // from now on it is that of the line of promised instants
+    // from now on it is that of the queue of promised instants
     call.alarm?.cancel();
     call.alarm = undefined;
   }
 
   /** The next call of its share takes the place of one that has left. */
   heirOf(call: FairCall): FairCall | undefined {
-    const { turn, amount, sentAt } = call;
+    const { fairEntry, amount, sentAt } = call;
     // a share has its charge back if the call left before its reply
-    const heir = sentAt === undefined ? undefined : heirOf(turn, this.line, this.#sent);
+    const heir = sentAt === undefined ? undefined : heirOf(fairEntry, this.ranks, this.#sent);
     if (heir === undefined || !sameAmount(heir.amount, amount)) return undefined;
     // its share has been charged for the place already
-    this.line.remove(heir);
+    this.ranks.remove(heir);
     this.#leaveLine(heir);
     this.#vacate(call);
     this.#occupy(heir);
@@ -141,21 +141,21 @@ export class FairQueue implements FairCallHost {
   }
 
   #occupy(call: FairCall): void {
-    this.#window.add(call.amount, call.turn.size);
+    this.#window.add(call.amount, call.fairEntry.size);
     this.#sent.add(call);
   }
 
   #vacate(call: FairCall): void {
-    this.#window.remove(call.amount, call.turn.size);
+    this.#window.remove(call.amount, call.fairEntry.size);
     this.#sent.delete(call);
   }
 
   #fill(): void {
     // a call that is sent now would have its reply later than the calls that are tried
     if (this.#isTrying) return;
-    const { inForce } = this.#store.parts;
-    for (let { head } = this.line; head !== undefined; head = this.line.head) {
-      if (!this.#window.hasRoom(head.amount, inForce.policyState)) return;
+    const { activePolicies } = this.#store.parts;
+    for (let { head } = this.ranks; head !== undefined; head = this.ranks.head) {
+      if (!this.#window.hasRoom(head.amount, activePolicies.policyState)) return;
       this.#send(this.#next());
     }
   }
@@ -168,14 +168,14 @@ export class FairQueue implements FairCallHost {
   }
 
   async ended(call: FairCall, outcome: Outcome): Promise<void> {
-    const { turn, isGrantedAtOnce } = call;
+    const { fairEntry, isGrantedAtOnce } = call;
     if (call.sentAt === undefined) return;
     this.#vacate(call);
     try {
-      if ((await outcome) === false) this.line.refund(turn);
+      if ((await outcome) === false) this.ranks.refund(fairEntry);
       if (isGrantedAtOnce && this.#isIdle) this.grantedAtOnce(call);
     } catch (error) {
-      this.line.refund(turn);
+      this.ranks.refund(fairEntry);
       if (error instanceof StoreUnavailableError) this.#failAll(error);
     }
     this.#fill();
@@ -184,14 +184,14 @@ export class FairQueue implements FairCallHost {
 
   /** The store is away: all waiting calls fail, as if they had been sent, too. */
   #failAll(error: StoreUnavailableError): void {
-    while (this.line.size > 0) this.#next().fail(error);
+    while (this.ranks.size > 0) this.#next().fail(error);
   }
 
   /** Tries the next calls that ask for the same amount, as long as the store grants them at once. */
   async #tryMore(): Promise<void> {
     if (this.#isTrying) return;
     this.#isTrying = true;
-    for (let { head } = this.line; head !== undefined; head = this.line.head) {
+    for (let { head } = this.ranks; head !== undefined; head = this.ranks.head) {
       const { amount } = head;
       const count = this.#alike(amount);
       const tries = Array.from({ length: count }, () => this.#isFree(amount));
@@ -215,7 +215,7 @@ export class FairQueue implements FairCallHost {
   #alike(amount: Amount): number {
     let count = 0;
     const now = this.now();
-    this.line.forecast(undefined, (call) => {
+    this.ranks.forecast(undefined, (call) => {
       if (count === this.#tries || !sameAmount(call.amount, amount)) return false;
       count += 1;
       return now;
@@ -225,7 +225,7 @@ export class FairQueue implements FairCallHost {
 
   /** Permits were taken: the next call gets them. They return if it left, or if another one goes before it. */
   #handOut(amount: Amount): void {
-    const { head } = this.line;
+    const { head } = this.ranks;
     if (head === undefined || !sameAmount(head.amount, amount)) {
       this.#store.change("refund", amount).catch(() => {});
     } else {

@@ -14,9 +14,9 @@
  * takes two round trips at most; the third one is for replies that are late. 20 ms hide the jitter of timers.
  * At least two calls: one sleeps until its instant while the next one is reserved.
  *
- * **Why not adaptive.** The line of the store gives each process as many permits as it has waiting there, so
+ * **Why not adaptive.** The queue of the store gives each process as many permits as it has waiting there, so
  * processes share the limit equally only if their windows are equal. This one depends on nothing but the
- * policies and the round trip. A window that grows until the line is long, as a transport protocol does it,
+ * policies and the round trip. A window that grows until the queue is long, as a transport protocol does it,
  * would go to the process that started first.
  *
  * How long a new caller waits for other processes because of it: docs/fair.md, "Several processes".

@@ -4,7 +4,7 @@ import type { Ranks } from "../../fair/ranks.ts";
 import { atLeastZero } from "../../ground/check.ts";
 import { ReservationCancelledError } from "../../ground/errors.ts";
 import type { Amount, Permits } from "../../ground/permits.ts";
-import type { RemoteQueue } from "../remote-queue.ts";
+import type { RemoteCalls } from "../remote-calls.ts";
 import type { FairCall } from "./fair-call.ts";
 
 /** A call that waits in fair order: others may overtake it until the store has it. */
@@ -14,15 +14,15 @@ export class WaitingReservation implements Reservation {
   readonly call: FairCall;
   /** Resolves to how long the call has waited, ms. */
   readonly granted: Promise<number>;
-  readonly #store: RemoteQueue;
-  readonly #line: Ranks<FairCall>;
+  readonly #store: RemoteCalls;
+  readonly #ranks: Ranks<FairCall>;
   #taken: Amount;
   #state: "waiting" | "granted" | "left" | "undone" = "waiting";
 
   /** @param enter makes the call */
   constructor(
-    store: RemoteQueue,
-    line: Ranks<FairCall>,
+    store: RemoteCalls,
+    ranks: Ranks<FairCall>,
     permits: Permits,
     enter: (resolve: (outcome: number | Promise<never>) => void) => FairCall,
   ) {
@@ -36,7 +36,7 @@ export class WaitingReservation implements Reservation {
     });
     this.permits = permits;
     this.#store = store;
-    this.#line = line;
+    this.#ranks = ranks;
     this.#taken = this.call.amount;
   }
 
@@ -74,7 +74,7 @@ export class WaitingReservation implements Reservation {
   async undo(): Promise<void> {
     if (await this.cancel()) return;
     if (this.#state === "granted") {
-      this.#line.refund(this.call.turn);
+      this.#ranks.refund(this.call.fairEntry);
       this.#state = "undone";
     }
     await this.settle(0);

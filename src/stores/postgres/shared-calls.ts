@@ -1,4 +1,4 @@
-import { atEndOfTurn } from "../../ground/end-of-turn.ts";
+import { atEndOfTick } from "../../ground/end-of-tick.ts";
 
 /** The most calls in one statement, and the most statements of a kind at a time: few, so that each is worth its cost. */
 const MOST_TOGETHER = 64;
@@ -31,7 +31,7 @@ export class SharedCalls<Call, Answer> {
   add(call: Call): Promise<Answer> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ call, resolve, reject });
-      atEndOfTurn(this.#flush);
+      atEndOfTick(this.#flush);
     });
   }
 

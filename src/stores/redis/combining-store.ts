@@ -1,5 +1,5 @@
 /**
- * Runs requests to several limiters each with `combined.lua`. Requests that are made in one turn of the
+ * Runs requests to several limiters each with `combined.lua`. Requests that are made in one tick of the
  * event loop share a call.
  *
  * On a single server a call may use any keys. On Cluster they must be in one slot. The first CROSSSLOT
@@ -14,7 +14,13 @@ import {
   type BatchId,
   LostReplyError,
 } from "../batch-id.ts";
-import type { CombinedPart, CombinedReply, CombiningStore, Fate, StateLocation } from "../store.ts";
+import type {
+  CombinedReply,
+  CombinedSubrequest,
+  CombiningStore,
+  Fate,
+  StateLocation,
+} from "../store.ts";
 import { decodeNotes, decodeStanding, encodeBatchId, REPEATED } from "./answers.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
 import type { LuaTwin } from "./lua-twin.ts";
@@ -24,7 +30,7 @@ import { combinedScriptFor } from "./scripts.ts";
 /** The most limiters in a call: the server runs nothing else while a script runs. */
 const MOST_PARTS = 128;
 
-interface RedisPlace extends StateLocation {
+interface RedisLocation extends StateLocation {
   /** The twins of its policies' algorithms. */
   readonly twins: readonly LuaTwin[];
   readonly limitKeys: readonly string[];
@@ -34,7 +40,7 @@ interface RedisPlace extends StateLocation {
 interface Pending {
   readonly slot: string;
   readonly verb: "take" | "peek";
-  readonly parts: readonly CombinedPart[];
+  readonly parts: readonly CombinedSubrequest[];
   readonly keys: readonly string[];
   resolve(reply: CombinedReply): void;
   reject(error: unknown): void;
@@ -64,15 +70,15 @@ export class RedisCombiningStore implements CombiningStore {
   }
 
   /** @param key the whole key, with its prefix */
-  place(key: string, twins: readonly LuaTwin[], limitKeys: readonly string[]): RedisPlace {
+  location(key: string, twins: readonly LuaTwin[], limitKeys: readonly string[]): RedisLocation {
     return { store: this, slot: this.#hasSlots ? tagOf(key) : "", key, twins, limitKeys };
   }
 
-  runTogether(verb: "take" | "peek", parts: readonly CombinedPart[]): Promise<CombinedReply> {
-    const places = parts.map(({ place }) => place as RedisPlace);
-    const script = combinedScriptFor(places.flatMap(({ twins }) => twins));
-    const keys = places.flatMap(({ key, limitKeys }) => [key, ...limitKeys]);
-    const slot = String(places[0]?.slot);
+  runTogether(verb: "take" | "peek", parts: readonly CombinedSubrequest[]): Promise<CombinedReply> {
+    const locations = parts.map(({ location }) => location as RedisLocation);
+    const script = combinedScriptFor(locations.flatMap(({ twins }) => twins));
+    const keys = locations.flatMap(({ key, limitKeys }) => [key, ...limitKeys]);
+    const slot = String(locations[0]?.slot);
     return new Promise((resolve, reject) => {
       const pending = { slot, verb, parts, keys, resolve, reject };
       const others = this.#pending.get(script);
@@ -157,9 +163,9 @@ class CallNumbers {
   readonly #taken = new Map<string, readonly [BatchCounters, BatchCounter]>();
 
   /** Returns the ids of the next combination: one for each part, the same for parts with the same key. */
-  next(parts: readonly CombinedPart[]): readonly BatchId[] {
+  next(parts: readonly CombinedSubrequest[]): readonly BatchId[] {
     const ids = new Map<string, BatchId>();
-    return parts.map(({ place: { key }, counters }) => {
+    return parts.map(({ location: { key }, counters }) => {
       const taken = this.#taken.get(key) ?? [counters, counters.take()];
       const id = ids.get(key) ?? taken[1].next();
       this.#taken.set(key, taken);
@@ -179,10 +185,10 @@ function encode({ verb, keys, parts }: Pending, ids: readonly BatchId[]): readon
 }
 
 function encodePart(
-  { place, ...part }: CombinedPart,
+  { location, ...part }: CombinedSubrequest,
   batchId: BatchId | undefined,
 ): readonly string[] {
-  const { twins, limitKeys } = place as RedisPlace;
+  const { twins, limitKeys } = location as RedisLocation;
   const { declared, now, longest, late, isOptional, amount } = part;
   const permits = twins.map((_, i) => (typeof amount === "number" ? amount : (amount[i] ?? 0)));
   const clock = now === undefined ? "" : String(now);

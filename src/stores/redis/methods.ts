@@ -8,6 +8,6 @@ export function has(object: unknown, ...methods: readonly string[]): boolean {
 }
 
 /** Turns an exception into a rejection: some clients throw where others reject. */
-export async function promised<Result>(deed: () => Result): Promise<Awaited<Result>> {
-  return await deed();
+export async function promised<Result>(callback: () => Result): Promise<Awaited<Result>> {
+  return await callback();
 }

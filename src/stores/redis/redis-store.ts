@@ -111,8 +111,8 @@ export class RedisStore implements Store {
     return this.#processes.counter(this.#prefix + key);
   }
 
-  place(key: string): StateLocation {
-    return this.#combining.place(this.#prefix + key, this.#twins, this.#limitKeys);
+  location(key: string): StateLocation {
+    return this.#combining.location(this.#prefix + key, this.#twins, this.#limitKeys);
   }
 
   #encode(request: StoreRequest, args: string[]): void {

@@ -1,6 +1,6 @@
 import { show } from "../../ground/check.ts";
 import { oncePerProcess } from "../../ground/copies.ts";
-import { atEndOfTurn } from "../../ground/end-of-turn.ts";
+import { atEndOfTick } from "../../ground/end-of-tick.ts";
 import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
 
 /** A script for one key, and the same script for several keys. */
@@ -29,7 +29,7 @@ const coalescers = /* @__PURE__ */ oncePerProcess(
 );
 
 /**
- * Sends scripts for several keys in one call if they are sent in one turn of the event loop, because the
+ * Sends scripts for several keys in one call if they are sent in one tick of the event loop, because the
  * call itself is most of the cost. If the server does not accept different keys in one call, as on
  * Cluster, each script is sent by itself from then on.
  */
@@ -66,7 +66,7 @@ export class ScriptCoalescer {
   /** @param others further keys that the script reads: with any, the script is sent by itself */
   send(pending: PendingScript, others: readonly string[] = []): void {
     if (this.#apart || others.length > 0) this.#sendAlone(pending, others);
-    else if (this.#pending.push(pending) === 1) atEndOfTurn(this.#sendAll);
+    else if (this.#pending.push(pending) === 1) atEndOfTick(this.#sendAll);
   }
 
   readonly #sendAll = (): void => {

@@ -32,7 +32,7 @@ export function scriptFor(twins: readonly LuaTwin[], hasVerbs: boolean): KeyScri
   const name = `${nameOf(used)}${hasVerbs ? ":verbs" : ""}`;
   const known = scripts.get(name);
   if (known !== undefined) return known;
-  const { head, frame, run } = stepsOf(used, hasVerbs ? verbsLua : "");
+  const { head, frame, run } = stepOf(used, hasVerbs ? verbsLua : "");
   const script = keyScript(name, head, hotPathOf(hasVerbs ? [] : used), frame, run);
   scripts.set(name, script);
   return script;
@@ -66,7 +66,7 @@ export function combinedScriptFor(twins: readonly LuaTwin[]): Script {
   const name = `${nameOf(used)}:combined`;
   const known = combinedScripts.get(name);
   if (known !== undefined) return known;
-  const { head, frame, load, save } = stepsOf(used, verbsLua);
+  const { head, frame, load, save } = stepOf(used, verbsLua);
   const script = { name, lua: head + frame + withSteps(combinedLua, { load, save }) };
   combinedScripts.set(name, script);
   return script;
@@ -88,7 +88,7 @@ function withSteps(lua: string, steps: Readonly<Record<string, string>>): string
 }
 
 /** Returns the steps of the frame, divided at its marks: `run` is everything after `frame`. */
-function stepsOf(used: readonly LuaTwin[], verbs: string) {
+function stepOf(used: readonly LuaTwin[], verbs: string) {
   const others = coldTwins.filter(({ code }) => used.every((twin) => twin.code !== code));
   const marks = { twins: textOf(used), others: textOf(others), verbs };
   const steps = withSteps(frameLua, marks).split(/--> \w+\n/);

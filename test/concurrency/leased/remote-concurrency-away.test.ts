@@ -2,7 +2,7 @@ import FakeTimers from "@sinonjs/fake-timers";
 import fc from "fast-check";
 import * as assert from "uvu/assert";
 import { RemoteConcurrency } from "../../../src/concurrency/leased/remote-concurrency.ts";
-import type { RemoteLease } from "../../../src/concurrency/leased/remote-lease.ts";
+import type { RemoteLease } from "../../../src/concurrency/leased/store-lease.ts";
 import {
   LeaseLostError,
   LimiterClosedError,

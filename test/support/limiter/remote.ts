@@ -193,7 +193,13 @@ export function onHand(
   const clock = options.clock ?? new FakeClock();
   const store = options.store ?? new HandStore(clock);
   const limiter = new RemoteLimiter(store, "key", listPolicies(policies), {
-    ...{ name: "test", maxWaiting: Infinity, timeoutMs: 1000, whenUnavailable: "throw", sendsTime: true },
+    ...{
+      name: "test",
+      maxWaiting: Infinity,
+      timeoutMs: 1000,
+      whenUnavailable: "throw",
+      sendsTime: true,
+    },
     ...options,
     clock,
   });

@@ -2,22 +2,22 @@ import { asPaused } from "../../api/decision.ts";
 import type { Decision, PolicyStatus } from "../../api/limiter-api.ts";
 import { toMillis } from "../../ground/clock.ts";
 import type { Amount } from "../../ground/permits.ts";
-import { openShare } from "../../stores/outage-policy-state.ts";
-import type { RemoteQueue } from "../remote-queue.ts";
+import { openFraction } from "../../stores/outage-policy-state.ts";
+import type { RemoteCalls } from "../remote-calls.ts";
 import type { FairRequest } from "./fair-call.ts";
 import type { FairQueue } from "./fair-queue.ts";
 
-type Asked = Pick<FairRequest, "amount" | "turn">;
+type Asked = Pick<FairRequest, "amount" | "fairEntry">;
 
 /** Computes how long calls of a fair limiter on a store wait: in the store, and behind calls in this process. */
-export class FairOutlook {
-  readonly #store: RemoteQueue;
+export class FairEstimate {
+  readonly #store: RemoteCalls;
   readonly #queue: FairQueue;
   readonly #names: readonly string[];
   /** The request for the wait of calls while it is in flight, and its amount. */
   #peeked: Promise<{ readonly decision: Decision; readonly amount: Amount }> | undefined;
 
-  constructor(store: RemoteQueue, queue: FairQueue) {
+  constructor(store: RemoteCalls, queue: FairQueue) {
     this.#store = store;
     this.#queue = queue;
     this.#names = store.parts.declared.names;
@@ -32,7 +32,7 @@ export class FairOutlook {
    * How long a call that waits here will wait, ms, if no other comes. All calls that ask this at a time share
    * one request to the store.
    */
-  async waitOf({ amount, turn }: Asked): Promise<number> {
+  async waitOf({ amount, fairEntry }: Asked): Promise<number> {
     this.#peeked ??= this.#store
       .ask("peek", amount)
       .then((decision) => ({ decision, amount }))
@@ -40,16 +40,16 @@ export class FairOutlook {
         this.#peeked = undefined;
       });
     const seen = await this.#peeked;
-    const delay = this.#delay(seen.decision, this.#aheadOf(turn), amount, seen.amount);
+    const delay = this.#delay(seen.decision, this.#aheadOf(fairEntry), amount, seen.amount);
     return Math.max(0, seen.decision.waitMs + toMillis(delay));
   }
 
   /** Adds that wait to an answer of the store. */
-  behindOthers({ amount, turn }: Asked, seen: Decision): Decision {
-    const ahead = this.#aheadOf(turn);
+  behindOthers({ amount, fairEntry }: Asked, seen: Decision): Decision {
+    const ahead = this.#aheadOf(fairEntry);
     if (ahead.length === 0) return seen;
     const delay = this.#delay(seen, ahead, amount);
-    const isFull = turn.item === undefined && this.#queue.isFull(amount);
+    const isFull = fairEntry.item === undefined && this.#queue.isFull(amount);
     const refused = this.#names.map((name) => {
       const status = asPaused(seen.policies[name] as PolicyStatus, 0);
       return [name, { ...status, allowed: status.allowed && name !== seen.policy }] as const;
@@ -61,12 +61,12 @@ export class FairOutlook {
   }
 
   /** What the calls ask for that go before this one and wait in this process. */
-  #aheadOf(turn: Asked["turn"]): readonly Amount[] {
+  #aheadOf(fairEntry: Asked["fairEntry"]): readonly Amount[] {
     const ahead: Amount[] = [];
-    const hasGone = turn.item !== undefined && turn.share === undefined;
+    const hasGone = fairEntry.item !== undefined && fairEntry.share === undefined;
     if (hasGone) return ahead;
     const now = this.#queue.now();
-    this.#queue.line.forecast(turn, (call) => {
+    this.#queue.ranks.forecast(fairEntry, (call) => {
       ahead.push(call.amount);
       return now;
     });
@@ -91,7 +91,7 @@ export class FairOutlook {
     const policies = { names: this.#names, list: this.#queue.policies };
     const deficit = this.#names.map((name) => deficitOf(seen.policies[name] as PolicyStatus));
     const since = typeof amount === "number" ? 0 : [];
-    const state = openShare(policies, 1, { deficit, ago: 0, since }, 0, 0);
+    const state = openFraction(policies, 1, { deficit, ago: 0, since }, 0, 0);
     const first = state.earliest(0, seenFor);
     let at = 0;
     for (const each of ahead) {

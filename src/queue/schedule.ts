@@ -1,15 +1,15 @@
-import type { Turn } from "../fair/turn.ts";
+import type { FairEntry } from "../fair/fair-entry.ts";
 import { LinkedList } from "../ground/linked-list.ts";
 import { type Amount, sizeOf } from "../ground/permits.ts";
 import { Deadlines } from "./deadlines.ts";
 import { type Supply, UNKNOWN } from "./supply.ts";
-import { Change, type LineEntry, type Waiter } from "./waiter.ts";
+import { Change, type QueueEntry, type Waiter } from "./waiter.ts";
 
 /** The supply after the waiters up to `last`, which is released at `at`. */
 export interface Promised<S extends Supply = Supply> {
   readonly supply: S;
   at: number;
-  last: LineEntry | undefined;
+  last: QueueEntry | undefined;
 }
 
 /** Returns when that waiter is released if it is the next one. */
@@ -23,14 +23,14 @@ export function isTooLate(instant: number, { deadline }: Waiter): boolean {
 }
 
 /**
- * The places of one limiter, first in first out, and the state after all of them: a copy of the state after
- * the released waiters, on which the line is replayed as far as it has grown since the last look. Any place
- * can be removed in one step. `FairLine` has another order, and overrides what depends on it.
+ * The entries of one limiter, first in first out, and the state after all of them: a copy of the state after
+ * the released waiters, on which the queue is replayed as far as it has grown since the last look. Any entry
+ * can be removed in one step. `FairSchedule` has another order, and overrides what depends on it.
  */
-export class Line<S extends Supply = Supply> {
+export class Schedule<S extends Supply = Supply> {
   readonly #released: S;
   protected readonly refuse: (waiter: Waiter) => void;
-  readonly #places = new LinkedList<LineEntry>();
+  readonly #entries = new LinkedList<QueueEntry>();
   /** Kept where a waiter may miss its deadline although no other has changed. */
   readonly #deadlines: Deadlines | undefined;
   #promised: Promised<S> | undefined;
@@ -58,8 +58,8 @@ export class Line<S extends Supply = Supply> {
     return this.#awaited > 0;
   }
 
-  get head(): LineEntry | undefined {
-    return this.#places.first;
+  get head(): QueueEntry | undefined {
+    return this.#entries.first;
   }
 
   /** The waiter with the earliest deadline of those whose instant may move back, or is not known. */
@@ -68,38 +68,42 @@ export class Line<S extends Supply = Supply> {
   }
 
   *waiters(): Iterable<Waiter> {
-    for (let { first: place } = this.#places; place !== undefined; place = place.after) {
-      if (!(place instanceof Change)) yield place;
+    for (let { first: entry } = this.#entries; entry !== undefined; entry = entry.after) {
+      if (!(entry instanceof Change)) yield entry;
     }
   }
 
   /** Whether a request that is made now would be the head. */
-  isNext(_turn: Turn<Waiter> | undefined): boolean {
-    return this.#places.first === undefined;
+  isNext(_turn: FairEntry<Waiter> | undefined): boolean {
+    return this.#entries.first === undefined;
   }
 
   /**
    * @param _from no waiter is released before it, here and below
-   * @param behind the place in front of it; default: the last one
+   * @param behind the entry in front of it; default: the last one
    */
-  append(place: LineEntry, _from: number, behind: LineEntry | undefined = this.#places.last): void {
-    this.#places.insert(place, behind);
-    if (place instanceof Change) this.#moveUp(place);
-    else this.count(place, 1);
+  append(
+    entry: QueueEntry,
+    _from: number,
+    behind: QueueEntry | undefined = this.#entries.last,
+  ): void {
+    this.#entries.insert(entry, behind);
+    if (entry instanceof Change) this.#moveUp(entry);
+    else this.count(entry, 1);
   }
 
   /** Called when a request was granted without a wait. */
-  granted(_turn: Turn<Waiter> | undefined, _at: number): void {}
+  granted(_turn: FairEntry<Waiter> | undefined, _at: number): void {}
 
   /**
    * @param at when the waiter is released; `undefined`: it is not
    * @returns whether a change has moved up
    */
-  remove(place: LineEntry, _at?: number): boolean {
-    const { after } = place;
-    if (!(place instanceof Change)) this.count(place, -1);
-    if (place === this.#promised?.last) this.discard();
-    this.#places.remove(place);
+  remove(entry: QueueEntry, _at?: number): boolean {
+    const { after } = entry;
+    if (!(entry instanceof Change)) this.count(entry, -1);
+    if (entry === this.#promised?.last) this.discard();
+    this.#entries.remove(entry);
     return this.#moveUp(after);
   }
 
@@ -114,34 +118,34 @@ export class Line<S extends Supply = Supply> {
   }
 
   /** Returns the state after all waiters. @param _turn on a fair limiter: only up to that request */
-  replay(from: number, _turn?: Turn<Waiter>): Readonly<Promised<S>> {
+  replay(from: number, _turn?: FairEntry<Waiter>): Readonly<Promised<S>> {
     // a copy without any replayed waiter is outdated: the released state has changed since
     if (this.#promised?.last === undefined) {
       this.#promised = { supply: this.#released.copy() as S, at: from, last: undefined };
     }
     const promised = this.#promised;
-    let place = promised.last === undefined ? this.#places.first : promised.last.after;
-    while (place !== undefined) {
-      const { after }: LineEntry = place;
-      if (this.#promise(place, promised)) promised.last = place;
-      place = after;
+    let entry = promised.last === undefined ? this.#entries.first : promised.last.after;
+    while (entry !== undefined) {
+      const { after }: QueueEntry = entry;
+      if (this.#promise(entry, promised)) promised.last = entry;
+      entry = after;
     }
     return promised;
   }
 
-  /** Replays one place; returns `false` if its instant would be later than its deadline. */
-  #promise(place: LineEntry, promised: Promised<S>): boolean {
-    if (place instanceof Change) {
-      place.apply(promised.supply);
-      promised.at = Math.max(promised.at, place.since);
+  /** Replays one entry; returns `false` if its instant would be later than its deadline. */
+  #promise(entry: QueueEntry, promised: Promised<S>): boolean {
+    if (entry instanceof Change) {
+      entry.apply(promised.supply);
+      promised.at = Math.max(promised.at, entry.since);
       return true;
     }
-    const at = instantOf(place, promised);
-    if (isTooLate(at, place)) {
-      this.refuse(place);
+    const at = instantOf(entry, promised);
+    if (isTooLate(at, entry)) {
+      this.refuse(entry);
       return false;
     }
-    if (at !== UNKNOWN) promised.supply.take(at, place.taken);
+    if (at !== UNKNOWN) promised.supply.take(at, entry.taken);
     promised.at = at;
     return true;
   }
@@ -162,10 +166,10 @@ export class Line<S extends Supply = Supply> {
 
   /** Applies all changes now, in order, and removes them. */
   applyChanges(supply: S): void {
-    for (const place of this.#places.toArray()) {
-      if (!(place instanceof Change)) continue;
-      place.apply(supply);
-      this.remove(place);
+    for (const entry of this.#entries.toArray()) {
+      if (!(entry instanceof Change)) continue;
+      entry.apply(supply);
+      this.remove(entry);
     }
   }
 
@@ -201,21 +205,21 @@ export class Line<S extends Supply = Supply> {
   }
 
   /**
-   * Moves the consecutive changes that start at this place before all waiters that were not promised an
+   * Moves the consecutive changes that start at this entry before all waiters that were not promised an
    * instant. They stay behind reservations, because callers know their `waitMs`. A change overtakes each waiter
    * at most once, so the cost stays linear.
    *
    * @returns whether one has moved
    */
-  #moveUp(place: LineEntry | undefined): boolean {
+  #moveUp(entry: QueueEntry | undefined): boolean {
     let moved = false;
-    for (let change = place; change instanceof Change; ) {
+    for (let change = entry; change instanceof Change; ) {
       const { before, after } = change;
       let to = before;
       while (to?.awaited) to = to.before;
       if (to !== before) {
-        this.#places.remove(change);
-        this.#places.insert(change, to);
+        this.#entries.remove(change);
+        this.#entries.insert(change, to);
         moved = true;
       }
       change = after;

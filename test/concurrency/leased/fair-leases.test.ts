@@ -5,7 +5,7 @@ import * as assert from "uvu/assert";
 import type { ShareOptions } from "../../../src/api/limiter-api.ts";
 import type { CallOrder } from "../../../src/api/options.ts";
 import { RemoteConcurrency } from "../../../src/concurrency/leased/remote-concurrency.ts";
-import type { RemoteLease } from "../../../src/concurrency/leased/remote-lease.ts";
+import type { RemoteLease } from "../../../src/concurrency/leased/store-lease.ts";
 import { diagnostics, type WaitMessage } from "../../../src/ground/diagnostics.ts";
 import { LimiterClosedError, QueueFullError } from "../../../src/ground/errors.ts";
 import { allOf, fairShares, RateLimiter } from "../../../src/index.ts";

@@ -1,4 +1,4 @@
-import type { Turn } from "../../fair/turn.ts";
+import type { FairEntry } from "../../fair/fair-entry.ts";
 import type { Timer } from "../../ground/clock.ts";
 import { asyncDispose } from "../../ground/dispose.ts";
 
@@ -11,7 +11,7 @@ export interface RemoteLease extends AsyncDisposable {
    * with a LimiterClosedError.
    *
    * A timer aborts it. If the event loop was blocked, code that runs before the next timer still reads
-   * `aborted === false` though the lease may have lapsed: wait for a turn of the loop first.
+   * `aborted === false` though the lease may have lapsed: wait for a tick of the loop first.
    */
   readonly signal: AbortSignal;
   /**
@@ -33,13 +33,13 @@ export interface ConcurrencyStatus {
 
 /** What a caller asks for. */
 export interface WantedLease
-  extends Pick<Claim, "slots" | "insists" | "waitSignal" | "turn" | "resolve"> {
+  extends Pick<StoreLease, "slots" | "insists" | "waitSignal" | "fairEntry" | "resolve"> {
   /** The longest wait, ms. */
   readonly longestMs: number;
 }
 
-/** A claim of a caller at the store: a request, then a ticket or a lease. Callers get it as their lease. */
-export class Claim implements RemoteLease {
+/** What a caller has at the store: a request, then a ticket or a lease. Callers get it as their lease. */
+export class StoreLease implements RemoteLease {
   /** Its id at the store; "" before it is sent. */
   id = "";
   /** Its number in the order of arrival. */
@@ -50,8 +50,8 @@ export class Claim implements RemoteLease {
   readonly insists: boolean;
   /** The caller's signal, which ends the wait. */
   readonly waitSignal: AbortSignal | undefined;
-  /** Its place in the order of the shares, on a fair limiter. */
-  readonly turn: Turn<Claim> | undefined;
+  /** Its entry in the order of the shares, on a fair limiter. */
+  readonly fairEntry: FairEntry<StoreLease> | undefined;
   readonly resolve: (outcome: RemoteLease | undefined | Promise<never>) => void;
   readonly #asked = performance.now();
   /**
@@ -70,25 +70,25 @@ export class Claim implements RemoteLease {
   deadline = 0;
   /** Ends its longest wait. */
   timer: Timer | undefined;
-  readonly #giveBack: (claim: Claim) => Promise<void>;
+  readonly #giveBack: (lease: StoreLease) => Promise<void>;
   #released: Promise<void> | undefined;
   /** Created on the first access to `signal`: most callers never use it. */
   #controller: AbortController | undefined;
   #lost: Error | undefined;
 
-  constructor(number: number, wanted: WantedLease, giveBack: (claim: Claim) => Promise<void>) {
+  constructor(number: number, wanted: WantedLease, giveBack: (lease: StoreLease) => Promise<void>) {
     this.number = number;
     this.slots = wanted.slots;
     this.insists = wanted.insists;
     this.waitSignal = wanted.waitSignal;
-    this.turn = wanted.turn;
+    this.fairEntry = wanted.fairEntry;
     this.resolve = wanted.resolve;
     this.waits = wanted.longestMs > 0;
     this.#giveBack = giveBack;
   }
 
   /** Takes the ticket of a caller that has left. */
-  inherit({ id, isKnown, verb, deadline }: Claim): void {
+  inherit({ id, isKnown, verb, deadline }: StoreLease): void {
     this.id = id;
     this.isKnown = isKnown;
     this.verb = verb;

@@ -1,12 +1,12 @@
 /**
- * Runs work at the end of this turn of the event loop, after its callers have made their requests. All
+ * Runs work at the end of this tick of the event loop, after its callers have made their requests. All
  * work shares one microtask: one for each limiter would cost more than the work.
  */
 const settled = Promise.resolve();
 let tasks: (() => void)[] = [];
 
-/** Runs the task with the microtasks of this turn, after the tasks that came before it. */
-export function atEndOfTurn(task: () => void): void {
+/** Runs the task with the microtasks of this tick, after the tasks that came before it. */
+export function atEndOfTick(task: () => void): void {
   if (tasks.push(task) === 1) void settled.then(run);
 }
 

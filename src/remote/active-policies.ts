@@ -14,7 +14,7 @@ import type { LimitNote, StoreReply } from "../stores/store.ts";
 
 const NONE: readonly LimitNote[] = [];
 
-export class InForce {
+export class ActivePolicies {
   /** The policies' numbers, in the store's notation. */
   numbers: string;
   readonly #limiter: string;

@@ -5,7 +5,7 @@ import { AT_ONCE } from "../../local/queueing-limiter.ts";
 import { onAbort } from "../on-abort.ts";
 
 /** The waiting calls of one paced function. */
-export class CallLine<This, Args extends unknown[]> {
+export class CallQueue<This, Args extends unknown[]> {
   enabled = true;
   readonly #fn: (this: This, ...args: Args) => unknown;
   readonly #signal: AbortSignal | undefined;
@@ -29,14 +29,14 @@ export class CallLine<This, Args extends unknown[]> {
   }
 
   /** Calls the function when the limiter grants the call's permits. */
-  wait(turn: Promise<number>, self: This, args: Args): Promise<unknown> {
+  wait(grant: Promise<number>, self: This, args: Args): Promise<unknown> {
     this.#waiting += 1;
     // listens only while a call waits: otherwise a long-lived signal would keep the function alive
     if (this.#waiting === 1 && !this.#signal?.aborted) {
       this.#unlisten = onAbort(this.#signal, (reason) => this.clear(reason));
     }
     // thousands may wait: a bound function takes 32 bytes less than a closure with its variables
-    return turn.then(this.#start.bind(this, self, args), this.#fail);
+    return grant.then(this.#start.bind(this, self, args), this.#fail);
   }
 
   #start(self: This, args: Args): unknown {
@@ -73,13 +73,13 @@ export class CallLine<This, Args extends unknown[]> {
     }
     const controller = new AbortController();
     const unlisten = onAbort(signal, (reason) => controller.abort(reason));
-    const turn = limiter.acquire(permits, { signal: controller.signal, ...share });
-    if (turn === AT_ONCE) {
+    const grant = limiter.acquire(permits, { signal: controller.signal, ...share });
+    if (grant === AT_ONCE) {
       unlisten();
-      return turn;
+      return grant;
     }
     this.#own.add(controller);
-    return turn.finally(() => {
+    return grant.finally(() => {
       unlisten();
       this.#own.delete(controller);
     });

@@ -1,12 +1,12 @@
 import { LinkedList } from "../ground/linked-list.ts";
 
 /** A member of a fair queue. */
-export interface Placed<Member> {
-  readonly turn: Turn<Member> | undefined;
+export interface HasFairEntry<Member> {
+  readonly fairEntry: FairEntry<Member> | undefined;
 }
 
 /** The place of one request in a fair queue. */
-export class Turn<Item> {
+export class FairEntry<Item> {
   /** The index of its priority: 0 is the highest. */
   readonly rank: number;
   readonly name: string;
@@ -18,8 +18,8 @@ export class Turn<Item> {
   /** Its number in the order of arrival. */
   number = 0;
   share: Share<Item> | undefined = undefined;
-  before: Turn<Item> | undefined = undefined;
-  after: Turn<Item> | undefined = undefined;
+  before: FairEntry<Item> | undefined = undefined;
+  after: FairEntry<Item> | undefined = undefined;
 
   constructor(rank: number, name: string, size: number, weight: number) {
     this.rank = rank;
@@ -30,7 +30,7 @@ export class Turn<Item> {
 }
 
 /** The requests of one share, first in, first out. */
-export class Share<Item> extends LinkedList<Turn<Item>> {
+export class Share<Item> extends LinkedList<FairEntry<Item>> {
   readonly name: string;
   /** The virtual time since when it has had requests; `undefined` once one of them was served. */
   since: number | undefined = undefined;
@@ -49,6 +49,7 @@ export class Share<Item> extends LinkedList<Turn<Item>> {
   }
 
   *items(): Generator<Item> {
-    for (let turn = this.first; turn !== undefined; turn = turn.after) yield turn.item as Item;
+    for (let fairEntry = this.first; fairEntry !== undefined; fairEntry = fairEntry.after)
+      yield fairEntry.item as Item;
   }
 }

@@ -9,30 +9,30 @@
  *
  * where `free` is how many slots were free by the last reply, and `released` is how many slots this process
  * is giving back: the request for the next one travels in the same batch, so they are taken again at once.
- * Both are at most the limit. While nothing is free, each process has one ticket, and gets places in its turn.
+ * Both are at most the limit. While nothing is free, each process has one ticket, and gets slots in its turn.
  */
 
+import type { FairEntry } from "../../fair/fair-entry.ts";
 import { heirOf } from "../../fair/heir-of.ts";
 import type { Ranks } from "../../fair/ranks.ts";
-import type { Turn } from "../../fair/turn.ts";
 import type { LeaseReply } from "../../stores/lease-store.ts";
-import type { Claims } from "./claims.ts";
-import type { Claim } from "./remote-lease.ts";
+import type { StoreLease } from "./store-lease.ts";
+import type { StoreLeases } from "./store-leases.ts";
 
 /** The part of the limiter behind these callers that they use. */
-export interface FairClaimsHost extends Claims {
+export interface FairLeasesHost extends StoreLeases {
   /** Requests a lease. */
-  send(claim: Claim): void;
+  send(lease: StoreLease): void;
   /** Asks the store for its status. */
   status(): Promise<unknown>;
 }
 
-export class FairClaims {
-  readonly line: Ranks<Claim>;
+export class FairLeases {
+  readonly ranks: Ranks<StoreLease>;
   readonly #maxWaiting: number;
-  readonly #host: FairClaimsHost;
+  readonly #host: FairLeasesHost;
   /** The calls that are with the store without a lease. */
-  readonly #asked = new Set<Claim>();
+  readonly #asked = new Set<StoreLease>();
   #slotsAsked = 0;
   #free = 0;
   #released = 0;
@@ -40,41 +40,41 @@ export class FairClaims {
   #hasReplied = false;
   #isLooking = false;
 
-  constructor(ranks: Ranks<Claim>, maxWaiting: number, host: FairClaimsHost) {
-    this.line = ranks;
+  constructor(ranks: Ranks<StoreLease>, maxWaiting: number, host: FairLeasesHost) {
+    this.ranks = ranks;
     this.#maxWaiting = maxWaiting;
     this.#host = host;
   }
 
-  enter(claim: Claim): void {
-    if (this.line.size === 0 && this.#asked.size === 0) {
+  enter(lease: StoreLease): void {
+    if (this.ranks.size === 0 && this.#asked.size === 0) {
       // no caller waits: no share owes anything
-      this.line.reset();
+      this.ranks.reset();
       this.#hasReplied = false;
     }
-    if (!claim.waits) {
-      if (this.line.isNext(claim.turn as Turn<Claim>)) this.#host.send(claim);
-      else this.#host.refuse(claim);
+    if (!lease.waits) {
+      if (this.ranks.isNext(lease.fairEntry as FairEntry<StoreLease>)) this.#host.send(lease);
+      else this.#host.refuse(lease);
       return;
     }
-    claim.state = "queued";
-    this.line.append(claim, now());
+    lease.state = "queued";
+    this.ranks.append(lease, now());
     if (this.#isTaken && this.#excess > 0) {
-      this.#host.refuse(claim);
+      this.#host.refuse(lease);
       return;
     }
     this.fill();
-    claim.hasWaited = claim.state === "queued";
-    if (claim.hasWaited && this.#isTaken) void this.#look();
+    lease.hasWaited = lease.state === "queued";
+    if (lease.hasWaited && this.#isTaken) void this.#look();
   }
 
   /** Sends the next calls, as long as the store may have leases for them. */
   fill(): void {
-    while (this.line.size > 0 && this.#slotsAsked < 1 + this.#free + this.#released) {
-      const claim = this.line.shift(now()) as Claim;
-      this.#asked.add(claim);
-      this.#slotsAsked += claim.slots;
-      this.#host.send(claim);
+    while (this.ranks.size > 0 && this.#slotsAsked < 1 + this.#free + this.#released) {
+      const lease = this.ranks.shift(now()) as StoreLease;
+      this.#asked.add(lease);
+      this.#slotsAsked += lease.slots;
+      this.#host.send(lease);
     }
   }
 
@@ -92,30 +92,30 @@ export class FairClaims {
   }
 
   /** The next caller of its share takes the ticket of one that has left. */
-  heirOf(claim: Claim): Claim | undefined {
-    const heir = heirOf(claim.turn as Turn<Claim>, this.line, this.#asked);
+  heirOf(lease: StoreLease): StoreLease | undefined {
+    const heir = heirOf(lease.fairEntry as FairEntry<StoreLease>, this.ranks, this.#asked);
     // the ticket is for as many slots
-    if (heir?.slots !== claim.slots) return undefined;
+    if (heir?.slots !== lease.slots) return undefined;
     // its share has been charged for the ticket already
-    this.line.remove(heir);
-    this.#asked.delete(claim);
+    this.ranks.remove(heir);
+    this.#asked.delete(lease);
     this.#asked.add(heir);
     return heir;
   }
 
-  waitEnded(claim: Claim, isGranted: boolean): void {
-    const turn = claim.turn as Turn<Claim>;
-    if (turn.item === undefined) {
+  waitEnded(lease: StoreLease, isGranted: boolean): void {
+    const fairEntry = lease.fairEntry as FairEntry<StoreLease>;
+    if (fairEntry.item === undefined) {
       // it was not let wait
-      if (isGranted) this.line.charge(turn, now());
-    } else if (!this.line.remove(claim)) {
-      if (this.#asked.delete(claim)) this.#slotsAsked -= claim.slots;
-      if (!isGranted) this.line.refund(turn);
+      if (isGranted) this.ranks.charge(fairEntry, now());
+    } else if (!this.ranks.remove(lease)) {
+      if (this.#asked.delete(lease)) this.#slotsAsked -= lease.slots;
+      if (!isGranted) this.ranks.refund(fairEntry);
       this.fillSoon();
     }
   }
 
-  /** A lease is given back: the next call is sent with the release, and takes the place that it frees. */
+  /** A lease is given back: the next call is sent with the release, and takes the slot that it frees. */
   async freed(released: Promise<void>, slots: number): Promise<void> {
     this.#released += slots;
     this.fill();
@@ -125,26 +125,26 @@ export class FairClaims {
 
   /** The store is away: all callers fail, as if they had been sent, too. */
   fail(error: unknown): void {
-    for (const claim of [...this.line]) this.#host.fail(claim, error);
+    for (const lease of [...this.ranks]) this.#host.fail(lease, error);
   }
 
   /** Whether it is known that no lease is free: no reply is under way. */
   get #isTaken(): boolean {
-    const areWaiting = this.#asked.size === this.#host.line.size;
+    const areWaiting = this.#asked.size === this.#host.queue.size;
     return this.#hasReplied && areWaiting && this.#free + this.#released === 0;
   }
 
   /** For how many slots more than `maxWaiting` callers wait. */
   get #excess(): number {
-    return this.line.permits + this.#slotsAsked - this.#maxWaiting;
+    return this.ranks.permits + this.#slotsAsked - this.#maxWaiting;
   }
 
   /** Refuses the callers beyond `maxWaiting`, the latest first. */
   #refuseExcess(): void {
     if (!this.#isTaken || this.#excess <= 0) return;
-    for (const claim of [...this.line].sort((a, b) => b.number - a.number)) {
+    for (const lease of [...this.ranks].sort((a, b) => b.number - a.number)) {
       if (this.#excess <= 0) return;
-      this.#host.refuse(claim);
+      this.#host.refuse(lease);
     }
   }
 

@@ -1,31 +1,31 @@
 /** The waiters of `acquire` and of `tryAcquire` with a time-out. */
 
-import type { Meter } from "../api/stats.ts";
-import type { Turn } from "../fair/turn.ts";
+import type { CallStats } from "../api/stats.ts";
+import type { FairEntry } from "../fair/fair-entry.ts";
 import { toMillis } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
 import { Waiter } from "./waiter.ts";
 
 /** A caller of `acquire`, or one of `tryAcquire`, which has a deadline and is answered yes or no. */
-export class Caller extends Waiter {
-  readonly #meter: Meter;
+export class LocalCaller extends Waiter {
+  readonly #callStats: CallStats;
   readonly #resolve: (outcome: unknown) => void;
   readonly #deadline: number | undefined;
 
   constructor(
-    meter: Meter,
+    callStats: CallStats,
     asked: number,
     amount: Amount,
     signal: AbortSignal | undefined,
-    turn: Turn<Waiter> | undefined,
+    fairEntry: FairEntry<Waiter> | undefined,
     resolve: (outcome: never) => void,
     deadline?: number,
   ) {
-    super(asked, amount, signal, turn);
-    this.#meter = meter;
+    super(asked, amount, signal, fairEntry);
+    this.#callStats = callStats;
     this.#resolve = resolve as (outcome: unknown) => void;
     this.#deadline = deadline;
-    meter.enqueued();
+    callStats.enqueued();
   }
 
   override get deadline(): number {
@@ -34,7 +34,7 @@ export class Caller extends Waiter {
 
   override release(_at: number, now: number): void {
     const waited = now - this.asked;
-    this.#meter.released(this.amount, waited);
+    this.#callStats.released(this.amount, waited);
     this.#resolve(this.outcome(waited));
   }
 
@@ -49,17 +49,17 @@ export class Caller extends Waiter {
   }
 
   override refuse(now: number): void {
-    this.#meter.expired(this.amount, now - this.asked);
+    this.#callStats.expired(this.amount, now - this.asked);
     this.#resolve(this.refusal);
   }
 
   override drop(reason: Error, now: number): void {
-    this.#meter.expired(this.amount, now - this.asked, "queue-full");
+    this.#callStats.expired(this.amount, now - this.asked, "queue-full");
     this.#resolve(this.#deadline === undefined ? Promise.reject(reason) : this.refusal);
   }
 
   override abort(reason: unknown, now: number): void {
-    this.#meter.left(this.amount, now - this.asked, reason);
+    this.#callStats.left(this.amount, now - this.asked, reason);
     this.#resolve(Promise.reject(reason));
   }
 }

@@ -24,10 +24,10 @@ import { LimiterClosedError, QueueFullError } from "../ground/errors.ts";
 import { LinkedList } from "../ground/linked-list.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { correct } from "../queue/reservation.ts";
-import type { LineEntry } from "../queue/waiter.ts";
+import type { QueueEntry } from "../queue/waiter.ts";
 import type { Store } from "../stores/store.ts";
 import type { Receipts } from "./grants.ts";
-import type { HereHost } from "./local-fallback.ts";
+import type { FallbackHost } from "./local-fallback.ts";
 import { PermitLink, type PermitSource } from "./permit-link.ts";
 import {
   type CallOptions,
@@ -40,7 +40,8 @@ import {
 import { Prefetcher } from "./prefetcher.ts";
 import type { Parts } from "./remote-options.ts";
 import { RemoteReservation } from "./remote-reservation.ts";
-import { Caller, type RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
+import type { RemoteWaiter, WaiterHost, Wanted } from "./remote-waiter.ts";
+import { StoreCaller } from "./store-caller.ts";
 import type { ThrowWhenUnavailable } from "./strategy.ts";
 import { whenUnavailable } from "./when-unavailable.ts";
 
@@ -49,14 +50,14 @@ type ReservedInStore = Parameters<WaiterHost["reserved"]>[0];
 const AT_ONCE = Promise.resolve(0);
 const GRANTED = Promise.resolve(true);
 
-export class RemoteQueue implements WaiterHost, HereHost {
+export class RemoteCalls implements WaiterHost, FallbackHost {
   readonly parts: Parts;
   readonly strategy: ThrowWhenUnavailable;
   readonly link: PermitLink;
   readonly prefetcher: Prefetcher | undefined;
   readonly #source: PermitSource;
   /** The waiters without an answer, and reservations that are awaited. */
-  readonly #waiters = new LinkedList<LineEntry>();
+  readonly #waiters = new LinkedList<QueueEntry>();
   /** Reservations for the count of `maxWaiting`: each counts only as long as it is pending. */
   readonly #reserved = new Set<ReservedInStore>();
   #closing: Promise<void> | undefined;
@@ -67,7 +68,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
     this.link = new PermitLink(store, key, parts, this.strategy);
     this.prefetcher = parts.prefetch && new Prefetcher(parts, this.link, parts.prefetch);
     this.#source = this.prefetcher ?? this.link;
-    parts.line.open((grant) => {
+    parts.queue.open((grant) => {
       // no caller waits for this request: if it fails, the permits are lost
       this.returnToStore(grant.amount, grant, grant.instant).catch(() => {});
     });
@@ -77,7 +78,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
     if (options === undefined && this.#isPrefetched(permits)) return AT_ONCE;
     return new Promise((resolve) => {
       const wanted = this.#wanted(permits, undefined, checkSignalOptions(options));
-      this.send(new Caller(this, wanted, false, resolve));
+      this.send(new StoreCaller(this, wanted, false, resolve));
     });
   }
 
@@ -87,7 +88,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
       const { micros, signal } = checkTryOptions(wait);
       refuseShares(shareIn(wait));
       const wanted = this.#wanted(permits, micros, signal);
-      this.send(new Caller(this, wanted, true, resolve));
+      this.send(new StoreCaller(this, wanted, true, resolve));
     });
   }
 
@@ -116,16 +117,16 @@ export class RemoteQueue implements WaiterHost, HereHost {
   /** Takes prefetched permits, if there are enough and no caller waits; returns whether it has. */
   #isPrefetched(permits: Permits): boolean {
     if (!this.prefetcher?.take(permits)) return false;
-    this.parts.meter.counts.granted += 1;
+    this.parts.callStats.counts.granted += 1;
     return true;
   }
 
   async decide(permits: Permits, options?: ShareOptions): Promise<Decision> {
     const amount = this.#amount(permits, options);
     const decided = await this.ask("decide", amount);
-    const { meter } = this.parts;
-    if (decided.allowed) meter.granted(amount, 0);
-    else meter.refused(amount, "too-long", () => decided);
+    const { callStats } = this.parts;
+    if (decided.allowed) callStats.granted(amount, 0);
+    else callStats.refused(amount, "too-long", () => decided);
     return decided;
   }
 
@@ -157,7 +158,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
   /** Prefetched permits decide where possible; quotas always come from the store. */
   ask(verb: "decide" | "peek", amount: Amount): Promise<Decision> {
     this.checkOpen();
-    const { policyState, inForce } = this.parts;
+    const { policyState, activePolicies } = this.parts;
     const { wait, grant, ready = 0 } = this.prefetcher?.look(amount, verb === "decide") ?? {};
     const asked = wait === undefined ? verb : "peek";
     const returnToStore = (granted: Receipts) =>
@@ -169,7 +170,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
       request: (late) => ({ verb: asked, amount, late }),
       ...(asked === "decide" && { takes: amount, returnToStore }),
       result: (answer) => {
-        if (answer.quotas.length === 0) throw inForce.excess(amount);
+        if (answer.quotas.length === 0) throw activePolicies.excess(amount);
         const quotas = answer.quotas.map((each) => {
           const allowed = wait === undefined ? each.allowed : wait === 0;
           // prefetched permits can be used whatever the store has left
@@ -191,9 +192,9 @@ export class RemoteQueue implements WaiterHost, HereHost {
   /** Returns the amount. @throws PermitsExceedCapacityError if the policies could never let it through */
   #possible(permits: Permits): Amount {
     this.checkOpen();
-    const { policyState, inForce } = this.parts;
+    const { policyState, activePolicies } = this.parts;
     const amount = policyState.amount(permits);
-    if (inForce.isImpossible(amount)) throw inForce.excess(amount);
+    if (activePolicies.isImpossible(amount)) throw activePolicies.excess(amount);
     return amount;
   }
 
@@ -245,7 +246,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
    */
   #retime(): void {
     // the queue holds nothing but callers
-    const callers = this.parts.line.empty() as readonly Caller[];
+    const callers = this.parts.queue.empty() as readonly StoreCaller[];
     this.prefetcher?.release();
     for (const caller of callers) {
       caller.again();
@@ -270,11 +271,11 @@ export class RemoteQueue implements WaiterHost, HereHost {
   async #close(error: Error): Promise<void> {
     // a waiter that leaves would let those behind it have prefetched permits
     this.prefetcher?.stop();
-    const { line } = this.parts;
-    line.clear(error);
+    const { queue } = this.parts;
+    queue.clear(error);
     for (const waiter of this.#waiters.toArray() as RemoteWaiter[]) {
       // permits that return from one may let another go
-      if (this.#waiters.has(waiter)) waiter.abort(error, line.now());
+      if (this.#waiters.has(waiter)) waiter.abort(error, queue.now());
     }
     this.prefetcher?.release();
     // the queue returns the permits that are left over first
@@ -290,12 +291,12 @@ export class RemoteQueue implements WaiterHost, HereHost {
   track(waiter: RemoteWaiter, signals: Iterable<AbortSignal>): void {
     // a reservation may be awaited several times, each with a signal
     if (!this.#waiters.has(waiter)) this.#waiters.add(waiter);
-    this.parts.line.heedBeside(waiter, signals);
+    this.parts.queue.heedBeside(waiter, signals);
   }
 
   untrack(waiter: RemoteWaiter, signals: Iterable<AbortSignal>): void {
     this.#waiters.remove(waiter);
-    this.parts.line.ignore(waiter, signals);
+    this.parts.queue.ignore(waiter, signals);
   }
 
   reserved(reservation: ReservedInStore): void {
@@ -308,7 +309,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
 
   /** How many permits callers wait for, in this process. */
   get #waiting(): number {
-    let waiting = this.parts.line.permits + this.strategy.waiting;
+    let waiting = this.parts.queue.permits + this.strategy.waiting;
     for (const reservation of this.#reserved) {
       if (reservation.isPending) waiting += sizeOf(reservation.amount);
       else this.#reserved.delete(reservation);
@@ -321,7 +322,10 @@ export class RemoteQueue implements WaiterHost, HereHost {
     return maxWaiting === Infinity || this.#waiting + sizeOf(amount) <= maxWaiting;
   }
 
-  full(amount: Amount, policies: readonly Policy[] = this.parts.inForce.policies): QueueFullError {
+  full(
+    amount: Amount,
+    policies: readonly Policy[] = this.parts.activePolicies.policies,
+  ): QueueFullError {
     const { name, maxWaiting } = this.parts;
     const most = mostWaiting(maxWaiting, policies);
     return new QueueFullError(name, sizeOf(amount), this.#waiting, most);

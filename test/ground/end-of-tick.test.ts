@@ -1,17 +1,17 @@
 import * as assert from "uvu/assert";
-import { atEndOfTurn } from "../../src/ground/end-of-turn.ts";
+import { atEndOfTick } from "../../src/ground/end-of-tick.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("end of turn");
 
 test("tasks run in order, after the callers of the turn, and with those that they add", async () => {
   const ran: string[] = [];
-  atEndOfTurn(() => {
+  atEndOfTick(() => {
     ran.push("a");
-    atEndOfTurn(() => ran.push("added"));
+    atEndOfTick(() => ran.push("added"));
   });
   queueMicrotask(() => ran.push("microtask"));
-  atEndOfTurn(() => ran.push("b"));
+  atEndOfTick(() => ran.push("b"));
   ran.push("caller");
   await Promise.resolve();
   assert.equal(ran, ["caller", "a", "b", "added", "microtask"]);
@@ -21,13 +21,13 @@ test("a task that throws is an unhandled rejection, and the tasks behind it run"
   const ran: string[] = [];
   const broken = new Error("broken");
   const unhandled = new Promise((resolve) => process.once("unhandledRejection", resolve));
-  atEndOfTurn(() => {
+  atEndOfTick(() => {
     throw broken;
   });
-  atEndOfTurn(() => ran.push("behind"));
+  atEndOfTick(() => ran.push("behind"));
   assert.is(await unhandled, broken);
   assert.equal(ran, ["behind"]);
-  atEndOfTurn(() => ran.push("later"));
+  atEndOfTick(() => ran.push("later"));
   await Promise.resolve();
   assert.equal(ran, ["behind", "later"]);
 });

@@ -11,7 +11,7 @@ const REBASE = 2 ** 32;
 /**
  * A limiter's own time: whole microseconds that never go back, small enough for exact fractions.
  */
-export class Timeline {
+export class MonotonicTime {
   readonly #clock: Clock;
   readonly #onStepBack: () => void;
   readonly #onRebase: (by: number) => boolean;

@@ -1,16 +1,16 @@
-import { instantOf, isTooLate, Line, type Promised } from "../queue/line.ts";
+import { instantOf, isTooLate, type Promised, Schedule } from "../queue/schedule.ts";
 import { type Supply, UNKNOWN } from "../queue/supply.ts";
-import type { LineEntry, Waiter } from "../queue/waiter.ts";
+import type { QueueEntry, Waiter } from "../queue/waiter.ts";
+import type { FairEntry } from "./fair-entry.ts";
 import type { Ranks } from "./ranks.ts";
-import type { Turn } from "./turn.ts";
 
 /**
- * The waiters of a fair limiter. The line itself, first in, first out, contains changes, and callers with
+ * The waiters of a fair limiter. The schedule itself, first in, first out, contains changes, and callers with
  * an instant that must not move any more: reservations, and the waiters that were before them. All others wait in the
  * queues of their shares, where later callers may overtake them. They are replayed in the order of a forecast,
  * anew at each look.
  */
-export class FairLine<S extends Supply = Supply> extends Line<S> {
+export class FairSchedule<S extends Supply = Supply> extends Schedule<S> {
   readonly #ranks: Ranks<Waiter>;
 
   constructor(released: S, refuse: (waiter: Waiter) => void, ranks: Ranks<Waiter>) {
@@ -18,21 +18,21 @@ export class FairLine<S extends Supply = Supply> extends Line<S> {
     this.#ranks = ranks;
   }
 
-  override get head(): LineEntry | undefined {
+  override get head(): QueueEntry | undefined {
     return super.head ?? this.#ranks.head;
   }
 
-  override isNext(turn: Turn<Waiter>): boolean {
-    return super.head === undefined && this.#ranks.isNext(turn);
+  override isNext(fairEntry: FairEntry<Waiter>): boolean {
+    return super.head === undefined && this.#ranks.isNext(fairEntry);
   }
 
-  override append(place: LineEntry, from: number): void {
-    const { turn } = place;
-    if (turn === undefined) {
-      super.append(place, from);
+  override append(entry: QueueEntry, from: number): void {
+    const { fairEntry } = entry;
+    if (fairEntry === undefined) {
+      super.append(entry, from);
       return;
     }
-    const waiter = place as Waiter;
+    const waiter = entry as Waiter;
     this.#ranks.append(waiter, waiter.asked);
     if (!waiter.awaited) {
       // the holder knows the instant, so no later caller may overtake those that go before it
@@ -46,19 +46,19 @@ export class FairLine<S extends Supply = Supply> extends Line<S> {
     this.count(waiter, 1);
   }
 
-  override granted(turn: Turn<Waiter>, at: number): void {
+  override granted(fairEntry: FairEntry<Waiter>, at: number): void {
     if (this.head === undefined) this.#ranks.reset();
-    this.#ranks.charge(turn, at);
+    this.#ranks.charge(fairEntry, at);
   }
 
-  override remove(place: LineEntry, at?: number): boolean {
-    const { turn } = place;
-    if (turn === undefined) return super.remove(place);
-    if (turn.share === undefined) {
-      if (at === undefined) this.#ranks.refund(turn);
-      return super.remove(place);
+  override remove(entry: QueueEntry, at?: number): boolean {
+    const { fairEntry } = entry;
+    if (fairEntry === undefined) return super.remove(entry);
+    if (fairEntry.share === undefined) {
+      if (at === undefined) this.#ranks.refund(fairEntry);
+      return super.remove(entry);
     }
-    this.#leave(place as Waiter, at);
+    this.#leave(entry as Waiter, at);
     return false;
   }
 
@@ -73,7 +73,7 @@ export class FairLine<S extends Supply = Supply> extends Line<S> {
     for (const share of shares) yield* share.items();
   }
 
-  /** Moves the waiter that goes next to the line: it is not overtaken any more. */
+  /** Moves the waiter that goes next behind those that are not overtaken any more. */
   #promote(waiter: Waiter, from: number): void {
     this.#leave(waiter, instantOf(waiter, super.replay(from)));
     super.append(waiter, from);
@@ -85,11 +85,11 @@ export class FairLine<S extends Supply = Supply> extends Line<S> {
     else this.replay(from);
   }
 
-  override replay(from: number, turn?: Turn<Waiter>): Readonly<Promised<S>> {
+  override replay(from: number, fairEntry?: FairEntry<Waiter>): Readonly<Promised<S>> {
     const { supply, at } = super.replay(from);
     const promised: Promised<S> = { supply: supply.copy() as S, at, last: undefined };
     const refused: Waiter[] = [];
-    this.#ranks.forecast(turn, (waiter) => {
+    this.#ranks.forecast(fairEntry, (waiter) => {
       const instant = instantOf(waiter, promised);
       if (isTooLate(instant, waiter)) {
         refused.push(waiter);
