@@ -3,7 +3,7 @@
 // - A line `--> name` stays: it is replaced later by the script of that name.
 // - Each script is an export of its own, so a bundle contains only those that it uses. The twins of algorithms are also
 //   in a table by name, and without their hot paths in a list.
-// - Constants (a line `local NAME = number`, in the script or in frame.lua) are inlined: a Lua function is cheaper to
+// - Constants (a line `local NAME = number`, in the script or in transition.lua) are inlined: a Lua function is cheaper to
 //   create when it closes over fewer variables.
 // - hot.lua becomes a string with the lines that are equal for all twins with the mark `--> hot`, which names the two
 //   fields of the twin's state. Where lines differ it has a mark `--> 0`, `--> 1` and so on, and each such twin has the
@@ -30,7 +30,7 @@ const files = readdirSync("src", { recursive: true, encoding: "utf8" })
   .filter((file) => file.endsWith(".lua"))
   .sort();
 const linesOf = new Map(files.map((file) => [basename(file, ".lua"), readLines(file)]));
-const ofFrame = constantsOf("frame");
+const ofTransition = constantsOf("transition");
 
 function readLines(file: string): string[] {
   return readFileSync(join("src", file), "utf8")
@@ -48,18 +48,18 @@ function constantsOf(name: string): [string, string][] {
 }
 
 function withConstants(name: string): string[] {
-  const constants = new Map([...ofFrame, ...constantsOf(name)]);
+  const constants = new Map([...ofTransition, ...constantsOf(name)]);
   return (linesOf.get(name) ?? [])
     .filter((line) => !CONSTANT.test(line))
     .map((line) => line.replace(/\b[A-Z][A-Z_]+\b/g, (word) => constants.get(word) ?? word));
 }
 
-/** Returns the lines of the frame from this mark to the next. */
+/** Returns the lines of the transition from this mark to the next. */
 function stepOf(mark: string): string[] {
-  const frame = withConstants("frame");
-  const from = frame.indexOf(`--> ${mark}`) + 1;
-  const length = frame.slice(from).findIndex((line) => line.startsWith("--> "));
-  return frame.slice(from, from + length);
+  const transition = withConstants("transition");
+  const from = transition.indexOf(`--> ${mark}`) + 1;
+  const length = transition.slice(from).findIndex((line) => line.startsWith("--> "));
+  return transition.slice(from, from + length);
 }
 
 /** Returns for each line of the hot path what it becomes with this twin, and the definitions that it has marks for. */

@@ -1,7 +1,7 @@
 import type { Quota } from "../algorithms/algorithm.ts";
 import { toMillis } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
+import type { PolicyState } from "../stores/state/one.ts";
 import type { Decision, PolicyStatus } from "./limiter-api.ts";
 
 /**

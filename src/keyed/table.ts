@@ -24,11 +24,11 @@ import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import type { Account } from "../queue/reservation.ts";
-import { policyStateOn } from "../stores/joint-policy-state.ts";
 import { KeyStates } from "../stores/keys.ts";
 import { listPolicies, type Policies, renumber } from "../stores/policies.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
 import { RoundRobin } from "../stores/round-robin.ts";
+import type { PolicyState } from "../stores/state/one.ts";
+import { policyStateOn } from "../stores/state/several.ts";
 
 /** The options of `KeyedLimiter.create`. */
 export interface KeyedLimiterOptions extends LimiterOptions {

@@ -3,8 +3,8 @@ import type { Limiter as Face, LocalLimiter } from "../api/limiter-api.ts";
 import { LIMITER_OPTIONS, type LimiterOptions } from "../api/options.ts";
 import type { Counted } from "../api/stats.ts";
 import { checkOptions } from "../ground/check.ts";
-import { openPolicyState } from "../stores/joint-policy-state.ts";
 import { listPolicies, type NamesOf, type Policies } from "../stores/policies.ts";
+import { openPolicyState } from "../stores/state/several.ts";
 import { opened, QueueingLimiter } from "./queueing-limiter.ts";
 
 /**

@@ -36,7 +36,7 @@ import { PermitQueue } from "../queue/permit-queue.ts";
 import { type Account, GrantedReservation, QueuedReservation } from "../queue/reservation.ts";
 import type { Waiter } from "../queue/waiter.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
+import type { PolicyState } from "../stores/state/one.ts";
 
 /**
  * The result of every `acquire` that does not wait. One promise is enough, because it never

@@ -4,7 +4,7 @@ import { LIMITER_OPTIONS, type LimiterOptions } from "../api/options.ts";
 import type { Counted } from "../api/stats.ts";
 import { CREATE, checkCreated, checkOptions, failCheck } from "../ground/check.ts";
 import { listPolicies } from "../stores/policies.ts";
-import { openOne } from "../stores/policy-state.ts";
+import { openOne } from "../stores/state/one.ts";
 import { opened, QueueingLimiter } from "./queueing-limiter.ts";
 
 export interface SmoothOptions {

@@ -4,7 +4,7 @@ import { decisionOn } from "../api/decision.ts";
 import type { Decision } from "../api/limiter-api.ts";
 import type { FairEntry } from "../fair/fair-entry.ts";
 import type { Amount } from "../ground/permits.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
+import type { PolicyState } from "../stores/state/one.ts";
 import type { Waiter } from "./waiter.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
 

@@ -6,7 +6,7 @@ import { atLeastZero } from "../ground/check.ts";
 import { toMillis } from "../ground/clock.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../ground/permits.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
+import type { PolicyState } from "../stores/state/one.ts";
 import type { PermitQueue } from "./permit-queue.ts";
 import { Waiter } from "./waiter.ts";
 

@@ -2,7 +2,7 @@
 import type { Policy } from "../algorithms/algorithm.ts";
 import { readPolicies } from "../algorithms/index.ts";
 import { failCheck } from "../ground/check.ts";
-import { decodeState } from "../stores/state-bytes.ts";
+import { decodeState } from "../stores/state/bytes.ts";
 
 /** What a `RedisLimiter` or `RedisRateLimiter` has stored under its key. */
 export interface StoredLimiter {

@@ -7,9 +7,9 @@ import { show } from "../ground/check.ts";
 import { diagnostics } from "../ground/diagnostics.ts";
 import { PermitsExceedCapacityError } from "../ground/errors.ts";
 import type { Amount } from "../ground/permits.ts";
-import { openPolicyState } from "../stores/joint-policy-state.ts";
 import type { PolicyList } from "../stores/policies.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
+import type { PolicyState } from "../stores/state/one.ts";
+import { openPolicyState } from "../stores/state/several.ts";
 import type { LimitNote, StoreReply } from "../stores/store.ts";
 
 const NONE: readonly LimitNote[] = [];

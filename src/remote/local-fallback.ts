@@ -10,9 +10,9 @@ import type { Amount } from "../ground/permits.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import { Waiter } from "../queue/waiter.ts";
-import { fractionsOf, lackedMore } from "../stores/outage-policy-state.ts";
 import type { PolicyList } from "../stores/policies.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
+import { fractionsOf, lackedMore } from "../stores/state/fraction.ts";
+import type { PolicyState } from "../stores/state/one.ts";
 import type { ChangeVerb, Fallback, FallbackRequest, PermitRequest } from "./permit-request.ts";
 import type { Parts } from "./remote-options.ts";
 

@@ -1,4 +1,4 @@
-import type { PolicyState } from "../stores/policy-state.ts";
+import type { PolicyState } from "../stores/state/one.ts";
 
 /** Most chunks in a refill: a script blocks the other clients of the store while it runs. */
 const MOST_CHUNKS = 1024;

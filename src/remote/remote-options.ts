@@ -17,8 +17,8 @@ import {
 import { type Clock, checkClock, systemClock } from "../ground/clock.ts";
 import type { CallerRecord } from "../stores/batch-id.ts";
 import type { PolicyList } from "../stores/policies.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
 import type { ProcessCounter } from "../stores/process-counter.ts";
+import type { PolicyState } from "../stores/state/one.ts";
 import type { ActivePolicies } from "./active-policies.ts";
 import type { GrantQueue } from "./grant-queue.ts";
 import type { RefillOptions as Prefetch } from "./refill-size.ts";

@@ -3,9 +3,9 @@ import type { StoreUnavailableError } from "../ground/errors.ts";
 import { MacrotaskGate } from "../ground/macrotask-gate.ts";
 import { type Amount, combine, sizeOf } from "../ground/permits.ts";
 import { correct } from "../queue/reservation.ts";
-import { openFraction, openWithoutLimit, type Snapshot } from "../stores/outage-policy-state.ts";
 import type { PolicyList } from "../stores/policies.ts";
-import type { PolicyState } from "../stores/policy-state.ts";
+import { openFraction, openWithoutLimit, type Snapshot } from "../stores/state/fraction.ts";
+import type { PolicyState } from "../stores/state/one.ts";
 import type { Answer } from "../stores/store.ts";
 import { type FallbackHost, LocalFallback, type LocalFraction } from "./local-fallback.ts";
 import {

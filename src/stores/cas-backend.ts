@@ -3,7 +3,7 @@ import { checkFunction, show } from "../ground/check.ts";
 import { toMicros, unixMicros } from "../ground/clock.ts";
 import { readable } from "../ground/errors.ts";
 import { StoreClock } from "./last-writes.ts";
-import type { Saved } from "./state-bytes.ts";
+import type { Saved } from "./state/bytes.ts";
 
 /** The latest time, ms: the base of a state's instants has 32 bits, in units of 2^24 microseconds. */
 const LAST_MS = 2 ** 56 / 1000;

@@ -24,10 +24,10 @@ import {
   ContractError,
   type TimeRange,
 } from "./cas-backend.ts";
-import { Frame, type FrameOptions } from "./frame.ts";
 import { LastWrites } from "./last-writes.ts";
-import { decodeState, type Saved, StateError, TooLongError } from "./state-bytes.ts";
+import { decodeState, type Saved, StateError, TooLongError } from "./state/bytes.ts";
 import type { Store, StoreReply, StoreRequest } from "./store.ts";
+import { StateTransition, type TransitionOptions } from "./transition.ts";
 
 /** Pauses after a lost race are up to 1 ms, then twice that, and so on up to this. */
 const LONGEST_PAUSE_MS = 64;
@@ -89,7 +89,7 @@ class CasStore implements Store {
   ): Promise<StoreReply> {
     const isStoreTime = now === undefined && this.#backend.hasClock;
     const runOn = (known: Known, tolerance: number) =>
-      runFrame(key, { declared, isStoreTime, tolerance, ...known }, requests, batchId);
+      runTransition(key, { declared, isStoreTime, tolerance, ...known }, requests, batchId);
     // the caller's `now` is exact for the first state; a later state may be newer
     let tolerance = now === undefined ? TOLERANCE : 0;
     /** The reply that belongs to the last attempted write. */
@@ -173,8 +173,8 @@ class CasStore implements Store {
 }
 
 /** The state of a key, the time, microseconds, and the limits kept elsewhere. */
-type Known = Required<Pick<FrameOptions, "now" | "limits">> &
-  Pick<FrameOptions, "saved" | "decoded">;
+type Known = Required<Pick<TransitionOptions, "now" | "limits">> &
+  Pick<TransitionOptions, "saved" | "decoded">;
 
 /** Whether this batch is the last of its caller that was written. */
 function holds(saved: Uint8Array | undefined, batchId: BatchId | undefined): boolean {
@@ -190,16 +190,16 @@ function holds(saved: Uint8Array | undefined, batchId: BatchId | undefined): boo
 }
 
 /** @returns the reply, and the next state if it has changed */
-function runFrame(
+function runTransition(
   key: string,
-  options: FrameOptions,
+  options: TransitionOptions,
   requests: readonly StoreRequest[],
   batchId: BatchId | undefined,
 ): { reply: StoreReply; next: Saved | undefined } {
   try {
-    const frame = new Frame(options);
-    const reply = frame.run(requests, batchId);
-    return { reply, next: frame.changed ? frame.save(batchId) : undefined };
+    const transition = new StateTransition(options);
+    const reply = transition.run(requests, batchId);
+    return { reply, next: transition.changed ? transition.save(batchId) : undefined };
   } catch (error) {
     if (error instanceof TooLongError) throw new ContractError(error.message, { cause: error });
     if (options.saved === undefined || error instanceof LostReplyError) throw error;

@@ -18,11 +18,11 @@
  * Times are microseconds on the time scale of the owner.
  */
 
-import { freshState, openPolicyState, policyStateOn } from "./joint-policy-state.ts";
 import { LeastUsed, type UsedKey } from "./least-used.ts";
 import type { PolicyList } from "./policies.ts";
-import type { PolicyState } from "./policy-state.ts";
 import { RoundRobin } from "./round-robin.ts";
+import type { PolicyState } from "./state/one.ts";
+import { freshState, openPolicyState, policyStateOn } from "./state/several.ts";
 
 /** How many keys a new key checks, and how many in each step of a search for room. */
 const LOOKS = 2;

@@ -4,7 +4,7 @@
  * the time, so wrong knowledge costs a failed write and never a permit.
  */
 
-import type { Saved } from "./state-bytes.ts";
+import type { Saved } from "./state/bytes.ts";
 
 /** How many states are kept, and the size of the largest one: together at most about 15 MB, decoded and encoded. */
 const MOST_KEYS = 10_000;

@@ -50,7 +50,7 @@ function withoutZeros(digits: string): string {
   return digits.includes(".") ? digits.replace(/\.?0+$/, "") : digits;
 }
 
-/** Returns a text that is not a limit in the form in which `frame.lua` sends it. */
+/** Returns a text that is not a limit in the form in which `transition.lua` sends it. */
 function printable(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is replaced
   return text.slice(0, 40).replace(/[\u0000-\u001f\u007f!]/g, " ");

@@ -3,7 +3,7 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import { failCheck, isRecord } from "../ground/check.ts";
 import { TRY_OPTIONS } from "../ground/permits.ts";
 import { noteRenumbering } from "../ground/revision.ts";
-import { ONLY_NAMES } from "./policy-state.ts";
+import { ONLY_NAMES } from "./state/one.ts";
 
 /** One policy, or several by name. */
 export type Policies = Policy | Readonly<Record<string, Policy>>;

@@ -1,5 +1,5 @@
 /**
- * The states of a limiter's policies at one instant, in the frame of one call: what a store keeps beside
+ * The states of a limiter's policies at one instant, in the transition of one call: what a store keeps beside
  * the states themselves; and the states of other versions of the code, which declare other algorithms.
  *
  * Times are microseconds after `base`.
@@ -8,8 +8,8 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import { readPolicies } from "../algorithms/index.ts";
 import { toMillis } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
-import { JointPolicyState } from "./joint-policy-state.ts";
-import { SinglePolicyState, startOf } from "./policy-state.ts";
+import { SinglePolicyState, startOf } from "./state/one.ts";
+import { JointPolicyState } from "./state/several.ts";
 import type { PolicyQuota } from "./store.ts";
 
 /** The smallest request: its first instant is the end of the promised permits. */

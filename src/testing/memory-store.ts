@@ -2,7 +2,6 @@ import { atLeastZero, checkNumber, checkOptions } from "../ground/check.ts";
 import { type Clock, checkClock, systemClock, toMicros, unixMicros } from "../ground/clock.ts";
 import type { BatchId } from "../stores/batch-id.ts";
 import { Breaker } from "../stores/breaker.ts";
-import { type FrameLocation, FrameStore } from "../stores/frame-store.ts";
 import type {
   CombinedReply,
   CombinedSubrequest,
@@ -12,6 +11,7 @@ import type {
   StoreReply,
   StoreRequest,
 } from "../stores/store.ts";
+import { type MemoryLocation, TransitionStore } from "../stores/transition-store.ts";
 
 /** The options of `memoryStore`. */
 export interface MemoryStoreOptions {
@@ -43,7 +43,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
 /** The store that `memoryStore()` returns. */
 export class MemoryStore implements Store, CombiningStore {
   readonly #clock: Clock;
-  readonly #frames: FrameStore;
+  readonly #store: TransitionStore;
   readonly #breaker = new Breaker();
   #delayMs = 0;
   #error: Error | undefined;
@@ -56,10 +56,10 @@ export class MemoryStore implements Store, CombiningStore {
 
   constructor(clock?: Clock) {
     this.#clock = clock === undefined ? systemClock : checkClock(clock);
-    this.#frames = new FrameStore(
+    this.#store = new TransitionStore(
       clock === undefined ? unixMicros : () => toMicros(clock.now() + (clock.epochMs ?? 0)),
     );
-    this.limits = this.#frames.limits;
+    this.limits = this.#store.limits;
   }
 
   // -- controls --
@@ -102,7 +102,7 @@ export class MemoryStore implements Store, CombiningStore {
 
   /** Clears the states of all limiters, like a server that restarts without its data. */
   forget(): void {
-    this.#frames.clear();
+    this.#store.clear();
   }
 
   #wake(): void {
@@ -124,7 +124,7 @@ export class MemoryStore implements Store, CombiningStore {
     batchId?: BatchId,
   ): Promise<StoreReply> {
     await this.#journey();
-    return this.#frames.runBatch(key, declared, requests, now, [], batchId);
+    return this.#store.runBatch(key, declared, requests, now, [], batchId);
   }
 
   location(key: string): StateLocation {
@@ -136,7 +136,7 @@ export class MemoryStore implements Store, CombiningStore {
     parts: readonly CombinedSubrequest[],
   ): Promise<CombinedReply> {
     await this.#journey();
-    return this.#frames.combination(verb, parts);
+    return this.#store.combination(verb, parts);
   }
 
   withLimitKeys(limitKeys: readonly string[]): Store {
@@ -144,13 +144,13 @@ export class MemoryStore implements Store, CombiningStore {
       breakerOf: () => this.#breaker,
       run: async (key, declared, requests, now, batchId) => {
         await this.#journey();
-        return this.#frames.runBatch(key, declared, requests, now, limitKeys, batchId);
+        return this.#store.runBatch(key, declared, requests, now, limitKeys, batchId);
       },
       location: (key) => this.#location(key, limitKeys),
     };
   }
 
-  #location(key: string, limitKeys: readonly string[]): FrameLocation {
+  #location(key: string, limitKeys: readonly string[]): MemoryLocation {
     return { store: this, slot: "", key, limitKeys };
   }
 

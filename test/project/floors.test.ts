@@ -128,7 +128,7 @@ const rooms: Room[] = [
   },
   {
     file: "src/testing/fake-clock.ts",
-    allowed: ["../ground/clock.ts", "./index.ts", "../stores/frame-store.ts"],
+    allowed: ["../ground/clock.ts", "./index.ts", "../stores/transition-store.ts"],
     refused: [
       "../local/limiter.ts",
       "../algorithms/index.ts",

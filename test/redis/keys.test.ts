@@ -24,10 +24,10 @@ import {
   type ScriptRunner,
   StoreUnavailableError,
 } from "../../src/redis/index.ts";
-import { FrameStore } from "../../src/stores/frame-store.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
 import type { StoreRequest } from "../../src/stores/store.ts";
+import { TransitionStore } from "../../src/stores/transition-store.ts";
 import { failure } from "../support/limiter/watch.ts";
 import { PATIENT } from "../support/patient.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
@@ -285,7 +285,7 @@ limits("Redis replies and stores the same as TypeScript, for any content of the 
       .map((line) => algorithms.find(({ code }) => code === line[0])?.name ?? "");
     const keys = ["kept 1", "kept 2"];
     const store = new RedisStore(scriptRunner(redis), "kept:", twinsOf(names), keys);
-    const twin = new FrameStore();
+    const twin = new TransitionStore();
     for (let i = 0; i < 60; i++) {
       const kept = [values[i % values.length], values[one(i)]];
       for (const [k, key] of keys.entries()) {

@@ -3,7 +3,7 @@ import { readStored, readStoredLeases } from "smooth-limiter/redis";
 import { casStore, StoreLimiter } from "smooth-limiter/store";
 import * as assert from "uvu/assert";
 import { writePolicies } from "../../src/algorithms/index.ts";
-import { encodeState, UNIT } from "../../src/stores/state-bytes.ts";
+import { encodeState, UNIT } from "../../src/stores/state/bytes.ts";
 import { suite } from "../support/suite.ts";
 
 const stored = suite("readStored");

@@ -9,7 +9,7 @@ import {
   tokenBucket,
 } from "../../src/index.ts";
 import { RefillSize } from "../../src/remote/refill-size.ts";
-import { openPolicyState } from "../../src/stores/joint-policy-state.ts";
+import { openPolicyState } from "../../src/stores/state/several.ts";
 import { suite } from "../support/suite.ts";
 
 const bursty = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond });

@@ -252,7 +252,7 @@ away("a local waiter with a later instant from the store is re-timed, not early"
   const left = watch(clock, limiter.acquire(1, { signal: leaving.signal }));
   await pass(50);
   // other processes have used what was available
-  store.frame.runBatch("key", "s10", [{ verb: "charge", amount: 20 }], (start + 50) * 1000);
+  store.transition.runBatch("key", "s10", [{ verb: "charge", amount: 20 }], (start + 50) * 1000);
   await comeBack();
   leaving.abort();
   await pass(5000);

@@ -6,7 +6,7 @@ import * as assert from "uvu/assert";
 import { fixedWindow } from "../../src/index.ts";
 import { casStore, StoreLimiter, StoreUnavailableError } from "../../src/store.ts";
 import { BatchCounter } from "../../src/stores/batch-id.ts";
-import { decodeState } from "../../src/stores/state-bytes.ts";
+import { decodeState } from "../../src/stores/state/bytes.ts";
 import type { StoreRequest } from "../../src/stores/store.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { turn } from "../support/limiter/watch.ts";

@@ -16,10 +16,10 @@ import {
 } from "../../src/index.ts";
 import { RedisLimiter } from "../../src/redis/index.ts";
 import { casStore, StoreLimiter } from "../../src/store.ts";
-import { FrameStore } from "../../src/stores/frame-store.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
 import type { Store, StoreRequest } from "../../src/stores/store.ts";
+import { TransitionStore } from "../../src/stores/transition-store.ts";
 import { memoryStore } from "../../src/testing/index.ts";
 import { LARGEST_REQUEST, pacedSamples, samplesOf } from "../support/algorithms/samples.ts";
 import { PATIENT } from "../support/patient.ts";
@@ -138,7 +138,7 @@ const histories = fc.record({
 
 test("each version stays within its own bound, in any pattern: together they have the sum", () => {
   const property = fc.property(histories, ({ versions, calls }) => {
-    const frames = new FrameStore();
+    const transitions = new TransitionStore();
     const grants = versions.map((): { at: number; amount: number }[] => []);
     let now = START;
     for (const { step, amount, longest, ...call } of calls) {
@@ -146,7 +146,7 @@ test("each version stays within its own bound, in any pattern: together they hav
       const version = call.version % versions.length;
       const request: StoreRequest = { ...one, amount, longest };
       const declared = writePolicies(versions[version] as readonly Policy[]);
-      const [answer] = frames.runBatch("", declared, [request], now).answers;
+      const [answer] = transitions.runBatch("", declared, [request], now).answers;
       const wait = answer?.wait ?? -1;
       if (wait >= 0 && wait < Infinity) grants[version]?.push({ at: now + wait, amount });
     }
@@ -178,16 +178,16 @@ const WINDOW = "f2 3600000";
 const LOG = "l2 3600000";
 
 /** A store in this process, and what it remembers of other versions. */
-function framed() {
-  const frames = new FrameStore(() => 0);
+function stored() {
+  const transitions = new TransitionStore(() => 0);
   const run = (declared: string, now: number, ...requests: StoreRequest[]) =>
-    frames.runBatch("", declared, requests, now);
+    transitions.runBatch("", declared, requests, now);
   const take = (declared: string, now: number) => run(declared, now, one).answers[0]?.wait === 0;
-  return { run, take, others: () => frames.saved("")?.state.others };
+  return { run, take, others: () => transitions.saved("")?.state.others };
 }
 
 test("a version that is new starts with what the last one has used", () => {
-  const { take } = framed();
+  const { take } = stored();
   assert.ok(take(WINDOW, START));
   assert.ok(take(LOG, START + 1));
   assert.not(take(LOG, START + 2));
@@ -195,14 +195,14 @@ test("a version that is new starts with what the last one has used", () => {
 });
 
 test("what another version takes leaves no debt", () => {
-  const { run, take } = framed();
+  const { run, take } = stored();
   run("f1000 3600000", START, { ...one, amount: 1000 });
   assert.not(take("g2 1000", START + 1));
   assert.ok(take("g2 1000", START + 1_000_000), "its own permits have come back");
 });
 
 test("another version is forgotten once its own grants are, however busy this one is", () => {
-  const { run, take, others } = framed();
+  const { run, take, others } = stored();
   take("f2 1000", START);
   for (let at = START; at < START + 900_000; at += 100_000) {
     run("l100 3600000", at, one);
@@ -213,7 +213,7 @@ test("another version is forgotten once its own grants are, however busy this on
 });
 
 test("a pause and a reset are for all versions", () => {
-  const { run, take, others } = framed();
+  const { run, take, others } = stored();
   take(WINDOW, START);
   take(LOG, START);
   run(WINDOW, START, { verb: "pause", micros: 5 });
@@ -228,7 +228,7 @@ test("a pause and a reset are for all versions", () => {
 });
 
 test("numbers that a version changes are its own", () => {
-  const { take } = framed();
+  const { take } = stored();
   take(WINDOW, START);
   take(LOG, START);
   assert.ok(take("f5 3600000", START + 1), "3 more than before");
@@ -236,7 +236,7 @@ test("numbers that a version changes are its own", () => {
 });
 
 test("a clock that steps back creates no permits", () => {
-  const { take } = framed();
+  const { take } = stored();
   for (const declared of [WINDOW, LOG, WINDOW, LOG]) take(declared, START);
   for (const at of [START - HOUR, START - HOUR + 1, START - 1]) {
     assert.not(take(WINDOW, at));

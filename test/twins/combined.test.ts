@@ -5,10 +5,10 @@ import { freshUrl } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
 import { readPolicies, writePolicies } from "../../src/algorithms/index.ts";
 import { BatchCounters, type BatchId, LostReplyError } from "../../src/stores/batch-id.ts";
-import { FrameStore } from "../../src/stores/frame-store.ts";
 import { type ScriptRunner, scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
 import type { CombinedSubrequest, StoreRequest } from "../../src/stores/store.ts";
+import { TransitionStore } from "../../src/stores/transition-store.ts";
 import { samplePolicies } from "../support/algorithms/samples.ts";
 import { describeState } from "../support/stores/describe-state.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
@@ -155,7 +155,7 @@ async function outcome<T>(promise: Promise<T>): Promise<T | LostReplyError> {
 }
 
 async function agree({ limiters, steps }: History, id: number): Promise<number> {
-  const frame = new FrameStore();
+  const transition = new TransitionStore();
   const storeFor = (declared: string) => {
     const names = readPolicies(declared).map(({ algorithm }) => algorithm.name);
     return new RedisStore(runner, PREFIX, twinsOf(names), LIMIT_KEYS);
@@ -174,7 +174,7 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     }
     for (const member of [0, 1, 2]) {
       const bytes = await redis.getBuffer(PREFIX + key(member));
-      const expected = frame.saved(key(member))?.bytes;
+      const expected = transition.saved(key(member))?.bytes;
       if (describeState(bytes) === describeState(expected)) continue;
       throw new Error(
         `${JSON.stringify(what)}: Redis stores\n${describeState(bytes)}\nexpected\n${describeState(expected)}`,
@@ -188,10 +188,10 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     for (const [i, key] of LIMIT_KEYS.entries()) {
       const limit = limits[i];
       if (limit === undefined) {
-        frame.limits.delete(key);
+        transition.limits.delete(key);
         await redis.del(key);
       } else {
-        frame.limits.set(key, limit);
+        transition.limits.set(key, limit);
         await redis.set(key, limit);
       }
     }
@@ -223,7 +223,7 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
           const location = { ...store.location(key(each.member)), key: key(each.member) };
           return { ...each, location: { ...location, limitKeys: LIMIT_KEYS } };
         });
-        return orLost(() => frame.combination(verb, placed, sent[i]), 1);
+        return orLost(() => transition.combination(verb, placed, sent[i]), 1);
       });
     if (isSentTwice) combine();
     const here = combine();
@@ -262,7 +262,7 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     own.release(counter);
     const batchId = other.isSameCaller ? counter.next() : { caller: "process0", number: ++number };
     const runHere = () =>
-      frame.runBatch(key(member), declared, [request()], now, LIMIT_KEYS, batchId);
+      transition.runBatch(key(member), declared, [request()], now, LIMIT_KEYS, batchId);
     const store = storeFor(declared);
     const run = () => store.run(key(member), declared, [request()], now, batchId);
     for (let i = 1; i < other.times; i++) await run();

@@ -9,12 +9,12 @@ import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { algorithms, readPolicies, writePolicies } from "../../src/algorithms/index.ts";
 import { type BatchId, LostReplyError } from "../../src/stores/batch-id.ts";
 import { casStore } from "../../src/stores/cas-store.ts";
-import { FrameStore } from "../../src/stores/frame-store.ts";
 import { type Script, type ScriptRunner, scriptRunner } from "../../src/stores/redis/client.ts";
 import { luaTwins } from "../../src/stores/redis/lua.gen.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
-import { decodeState } from "../../src/stores/state-bytes.ts";
+import { decodeState } from "../../src/stores/state/bytes.ts";
 import type { Answer, StoreReply, StoreRequest } from "../../src/stores/store.ts";
+import { TransitionStore } from "../../src/stores/transition-store.ts";
 import { samplesOf, wildPermits } from "../support/algorithms/samples.ts";
 import { describeState } from "../support/stores/describe-state.ts";
 import { MapBackend } from "../support/stores/map-backend.ts";
@@ -219,7 +219,7 @@ interface Step {
 
 /** The history in this process; afterwards it is known which grants can be undone. */
 function rehearse({ start, callers, calls }: History): Step[] {
-  const frame = new FrameStore();
+  const transition = new TransitionStore();
   const grants: { amount: readonly number[]; answer: Answer }[] = [];
   const numbers = new Map<number, number>();
   let now = start;
@@ -257,13 +257,13 @@ function rehearse({ start, callers, calls }: History): Step[] {
       batchId = { caller: `process${process}`, number };
     }
     const saved = () => {
-      const { bytes, lifeMs, state } = frame.saved("") ?? {};
+      const { bytes, lifeMs, state } = transition.saved("") ?? {};
       if (bytes !== undefined && !isDeepStrictEqual(decodeState(bytes), state)) {
         throw new Error(`${describeState(bytes)} is decoded from ${JSON.stringify(state)}`);
       }
       return { bytes, lifeMs };
     };
-    const expected = orLost(() => frame.runBatch("", declared, requests, now, [], batchId));
+    const expected = orLost(() => transition.runBatch("", declared, requests, now, [], batchId));
     if (expected instanceof LostReplyError) {
       return { declared, now, requests, batchId, expected, ...saved() };
     }
@@ -305,7 +305,7 @@ function rehearsed(history: History): Step[] {
 
 let redis: Redis;
 
-/** Counts the replies of the hot path, or disables it so that the frame behind it replies. */
+/** Counts the replies of the hot path, or disables it so that the transition behind it replies. */
 class Runner implements ScriptRunner {
   readonly isHot: boolean;
   readonly stores = new Map<string, RedisStore>();
@@ -401,7 +401,7 @@ async function agree(history: History): Promise<void> {
   for (const runner of [hot, cold]) {
     const [difference] = await compare([rehearse(history)], runner);
     if (difference !== undefined)
-      throw new Error(`${runner.isHot ? "hot path" : "frame"}: ${difference}`);
+      throw new Error(`${runner.isHot ? "hot path" : "transition"}: ${difference}`);
   }
 }
 
@@ -597,7 +597,7 @@ for (const { name } of algorithms) {
 }
 
 twins("a state remembers the last 64 callers, and distinguishes them", async () => {
-  const frame = new FrameStore();
+  const transition = new TransitionStore();
   const store = hot.storeFor("s5");
   const many = Array.from({ length: 70 }, (_, i) => `${i}`.padStart(8, "p"));
   const batches: BatchId[] = [
@@ -614,12 +614,12 @@ twins("a state remembers the last 64 callers, and distinguishes them", async () 
   await redis.flushdb();
   const lost: number[] = [];
   for (const [i, batchId] of batches.entries()) {
-    const here = orLost(() => frame.runBatch("", "s5", [request], 1e15, [], batchId));
+    const here = orLost(() => transition.runBatch("", "s5", [request], 1e15, [], batchId));
     const there = await store.run("", "s5", [request], 1e15, batchId).catch((error) => error);
     assert.equal(there, here, `batch ${i}`);
     if (here instanceof LostReplyError) lost.push(i);
     const bytes = await redis.getBuffer(PREFIX);
-    assert.is(describeState(bytes), describeState(frame.saved("")?.bytes), `batch ${i}`);
+    assert.is(describeState(bytes), describeState(transition.saved("")?.bytes), `batch ${i}`);
   }
   // caller 6 is the oldest of 64; the batches of caller 5 are forgotten, and run again
   assert.equal(lost, [70, 71, 76, 77, 79, 82]);

@@ -2,7 +2,7 @@ import { asPaused } from "../../api/decision.ts";
 import type { Decision, PolicyStatus } from "../../api/limiter-api.ts";
 import { toMillis } from "../../ground/clock.ts";
 import type { Amount } from "../../ground/permits.ts";
-import { openFraction } from "../../stores/outage-policy-state.ts";
+import { openFraction } from "../../stores/state/fraction.ts";
 import type { RemoteCalls } from "../remote-calls.ts";
 import type { FairRequest } from "./fair-call.ts";
 import type { FairQueue } from "./fair-queue.ts";

@@ -22,7 +22,7 @@
  * How long a new caller waits for other processes because of it: docs/fair.md, "Several processes".
  */
 import type { Amount } from "../../ground/permits.ts";
-import type { PolicyState } from "../../stores/policy-state.ts";
+import type { PolicyState } from "../../stores/state/one.ts";
 
 /** H, microseconds. */
 const LEAST_AHEAD = 20_000;

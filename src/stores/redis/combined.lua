@@ -5,15 +5,15 @@
 -- ARGV    for each combination: "take" or "peek"; how many of KEYS are its own; how many arguments follow; and for each of
 --         its limiters
 --           how many of KEYS hold its limits; the numbers that its code declares; now, the caller and the number of the
---           batch, as in frame.lua: the caller is the same for all parts of the call with this key, and the number is the
+--           batch, as in transition.lua: the caller is the same for all parts of the call with this key, and the number is the
 --           same for all parts of the combination with it
 --           longest    the longest wait that is accepted, microseconds
 --           late       how late the caller's own timer was, microseconds
 --           optional   1: if this limiter rejects, the others are used as if it were absent
 --           permits    a number for each policy
--- reply   for each combination "-" and the error, "+repeated" (the combination was run before, as in frame.lua), or "+"
+-- reply   for each combination "-" and the error, "+repeated" (the combination was run before, as in transition.lua), or "+"
 --         and, separated by tabs: 1 if all limiters grant the request (and permits were taken from all), else 0; and for
---         each limiter, as in frame.lua, the last batch if it is not the one before this, and the numbers in force; then
+--         each limiter, as in transition.lua, the last batch if it is not the one before this, and the numbers in force; then
 --           1 if it alone would grant the request, 0 if not, 2 if the request may not wait either, 3 if it exceeds the
 --           capacity; the wait; the policy that rejects or is slowest, and the quotas of all policies, in the form of
 --           verbs.lua: after the take, if there was one; and the receipts, as for `reserve`

@@ -1,6 +1,6 @@
 -- The hot path: a batch with one `reserve` request, for one policy that is first in, first out, on an undisturbed state:
 -- it was written under the numbers that this caller declares, the limiter is not paused, and the clock has neither
--- stepped back nor gone so far that the state needs a new base. frame.lua handles all other batches. It would give the
+-- stepped back nor gone so far that the state needs a new base. transition.lua handles all other batches. It would give the
 -- same answers and write the same bytes here (the twin tests compare both), and its steps `callers` and `grants` are
 -- part of this path.
 --
@@ -8,7 +8,7 @@
 -- function and no table itself: scripts/embed-lua.ts inlines the twin's functions at their calls, and replaces the
 -- fields of the policy (all of them: POLICY) and of the state (STATE) by variables.
 --
--- reply    the frame's reply without the numbers in force: no tab
+-- reply    the transition's reply without the numbers in force: no tab
 
 local ARGV, call = ARGV, redis.call
 -- the decoded arguments; `times` is nil if they are not for this path
@@ -62,14 +62,14 @@ if saved and #saved >= #declared + HEAD_BYTES + 16 then
   local text_at = fields - length
   base, changed = units * UNIT, false
   now = clock - base
-  -- a caller without a name, or one for which the state has no room, is left to frame.lua
+  -- a caller without a name, or one for which the state has no room, is left to transition.lua
   local undisturbed = #saved == fields + 15 and now >= written and now < REBASE and length == #declared
     and caller ~= "" and callers < MOST_CALLERS and string.find(saved, declared, text_at, true) == text_at
   if undisturbed then
     local others = ""
 --> callers
     local STATE = unpack("<dd", saved, fields)
-    -- not before base: frame.lua compares it with paused_until, which is 0
+    -- not before base: transition.lua compares it with paused_until, which is 0
     local from, answers, answer = now - late, times > 1 and {} or nil, nil
     if from < 0 then from = 0 end
 --> grants

@@ -1,9 +1,9 @@
--- One call for several limiters, each by `run`: the hot path if there is one, else frame.lua from `--> load` on.
+-- One call for several limiters, each by `run`: the hot path if there is one, else transition.lua from `--> load` on.
 --
 -- ARGV    for each group of keys with equal arguments: how many keys, how many arguments, these, and each key's batch
--- reply   for each key the frame's reply, or "-" and the error for this key
+-- reply   for each key the transition's reply, or "-" and the error for this key
 
-local frame
+local transition
 -- runs once in a call, for the first key that the hot path does not answer
 local function make()
 --> made
@@ -14,8 +14,8 @@ end
 
 local function run()
 --> key
-  frame = frame or make()
-  return frame()
+  transition = transition or make()
+  return transition()
 end
 
 -- `shared`: the last key of the group with the current arguments; `position`: the next argument to read

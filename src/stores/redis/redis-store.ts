@@ -1,5 +1,5 @@
 /**
- * Runs the requests of a limiter in one script call: `frame.lua` with the twins of the algorithms that
+ * Runs the requests of a limiter in one script call: `transition.lua` with the twins of the algorithms that
  * the limiter uses.
  */
 import { show } from "../../ground/check.ts";
@@ -194,7 +194,7 @@ function decodeHot(text: string, requests: readonly StoreRequest[], answers: Ans
   return decodeGrants(text, request.count, answers);
 }
 
-/** Decodes the reply of the frame, with the answers from `end` on. */
+/** Decodes the reply of the transition, with the answers from `end` on. */
 function decodeAll(
   all: string,
   end: number,

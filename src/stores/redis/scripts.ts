@@ -1,13 +1,13 @@
-/** Builds the scripts: frame.lua, or steps of it, with the twins of the algorithms that are used. */
+/** Builds the scripts: transition.lua, or steps of it, with the twins of the algorithms that are used. */
 
 import {
   coldTwins,
   combined as combinedLua,
-  frame as frameLua,
   hot as hotLua,
   many as manyLua,
   one as oneLua,
   processes as processesLua,
+  transition as transitionLua,
   verbs as verbsLua,
 } from "./lua.gen.ts";
 import type { LuaTwin } from "./lua-twin.ts";
@@ -24,7 +24,7 @@ const scripts = new Map<string, KeyScript>();
 const combinedScripts = new Map<string, Script>();
 
 /**
- * Returns the frame with the twins, with the rarer verbs or without. Without them the hot path of the
+ * Returns the transition with the twins, with the rarer verbs or without. Without them the hot path of the
  * algorithm comes first, if it has one. All limiters share the scripts.
  */
 export function scriptFor(twins: readonly LuaTwin[], hasVerbs: boolean): KeyScript {
@@ -32,8 +32,8 @@ export function scriptFor(twins: readonly LuaTwin[], hasVerbs: boolean): KeyScri
   const name = `${nameOf(used)}${hasVerbs ? ":verbs" : ""}`;
   const known = scripts.get(name);
   if (known !== undefined) return known;
-  const { head, frame, run } = stepOf(used, hasVerbs ? verbsLua : "");
-  const script = keyScript(name, head, hotPathOf(hasVerbs ? [] : used), frame, run);
+  const { head, transition, run } = stepOf(used, hasVerbs ? verbsLua : "");
+  const script = keyScript(name, head, hotPathOf(hasVerbs ? [] : used), transition, run);
   scripts.set(name, script);
   return script;
 }
@@ -66,8 +66,8 @@ export function combinedScriptFor(twins: readonly LuaTwin[]): Script {
   const name = `${nameOf(used)}:combined`;
   const known = combinedScripts.get(name);
   if (known !== undefined) return known;
-  const { head, frame, load, save } = stepOf(used, verbsLua);
-  const script = { name, lua: head + frame + withSteps(combinedLua, { load, save }) };
+  const { head, transition, load, save } = stepOf(used, verbsLua);
+  const script = { name, lua: head + transition + withSteps(combinedLua, { load, save }) };
   combinedScripts.set(name, script);
   return script;
 }
@@ -87,13 +87,13 @@ function withSteps(lua: string, steps: Readonly<Record<string, string>>): string
   return lua.replace(/--> (\w+)\n/g, (mark, name: string) => steps[name] ?? mark);
 }
 
-/** Returns the steps of the frame, divided at its marks: `run` is everything after `frame`. */
+/** Returns the steps of the transition, divided at its marks: `run` is everything after `transition`. */
 function stepOf(used: readonly LuaTwin[], verbs: string) {
   const others = coldTwins.filter(({ code }) => used.every((twin) => twin.code !== code));
   const marks = { twins: textOf(used), others: textOf(others), verbs };
-  const steps = withSteps(frameLua, marks).split(/--> \w+\n/);
-  const [head = "", frame = "", load = "", requests = "", save = "", reply = ""] = steps;
-  return { head, frame, load, save, run: load + requests + save + reply };
+  const steps = withSteps(transitionLua, marks).split(/--> \w+\n/);
+  const [head = "", transition = "", load = "", requests = "", save = "", reply = ""] = steps;
+  return { head, transition, load, save, run: load + requests + save + reply };
 }
 
 function textOf(twins: readonly LuaTwin[]): string {

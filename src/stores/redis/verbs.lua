@@ -1,4 +1,4 @@
--- The verbs of frame.lua that are not on the hot path.
+-- The verbs of transition.lua that are not on the hot path.
 
 verbs = {}
 

@@ -5,7 +5,6 @@ import { RemoteLimiter } from "../../../src/remote/remote-limiter.ts";
 import type { RemoteOptions } from "../../../src/remote/remote-options.ts";
 import type { BatchId } from "../../../src/stores/batch-id.ts";
 import type { Breaker } from "../../../src/stores/breaker.ts";
-import { FrameStore } from "../../../src/stores/frame-store.ts";
 import { listPolicies, type Policies } from "../../../src/stores/policies.ts";
 import {
   type RedisClient,
@@ -14,6 +13,7 @@ import {
 } from "../../../src/stores/redis/client.ts";
 import { isPermanent } from "../../../src/stores/redis/permanent.ts";
 import type { Store, StoreReply, StoreRequest } from "../../../src/stores/store.ts";
+import { TransitionStore } from "../../../src/stores/transition-store.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { turn } from "./watch.ts";
 
@@ -97,7 +97,7 @@ export async function connect(): Promise<Watched> {
 
 /** A store in this process whose replies can be withheld, and that can be unavailable. */
 export class HandStore implements Store {
-  readonly frame = new FrameStore();
+  readonly transition = new TransitionStore();
   /** The requests of each batch. */
   readonly batches: (readonly StoreRequest[])[] = [];
   /** Replies wait for `deliver`; the batches have run nevertheless. */
@@ -133,7 +133,7 @@ export class HandStore implements Store {
   ): Promise<StoreReply> {
     this.batches.push(requests);
     if (this.away !== undefined) return Promise.reject(this.away);
-    const run = async () => this.frame.runBatch(key, declared, requests, now, [], batchId);
+    const run = async () => this.transition.runBatch(key, declared, requests, now, [], batchId);
     let reply = run();
     if (this.lostReplies > 0) {
       this.lostReplies -= 1;

@@ -1,4 +1,4 @@
-import { decodeState, UNIT } from "../../../src/stores/state-bytes.ts";
+import { decodeState, UNIT } from "../../../src/stores/state/bytes.ts";
 
 /** Returns the state as readable text, for messages. */
 export function describeState(bytes: Uint8Array | null | undefined): string {

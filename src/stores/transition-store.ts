@@ -1,11 +1,10 @@
 /**
- * A store in the memory of this process: bytes by key, in the same form as in Redis, and `Frame` in
+ * A store in the memory of this process: bytes by key, in the same form as in Redis, and `StateTransition` in
  * place of the scripts. States that have expired by the store's clock are absent.
  */
 import { unixMicros } from "../ground/clock.ts";
 import { type BatchId, LostReplyError } from "./batch-id.ts";
-import { type Asked, Frame, type FrameOptions } from "./frame.ts";
-import type { Saved } from "./state-bytes.ts";
+import type { Saved } from "./state/bytes.ts";
 import {
   type Answer,
   AT_ONCE,
@@ -15,13 +14,14 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "./store.ts";
+import { type Asked, StateTransition, type TransitionOptions } from "./transition.ts";
 
 /** The place of a limiter of a combination. */
-export interface FrameLocation extends StateLocation {
+export interface MemoryLocation extends StateLocation {
   readonly limitKeys: readonly string[];
 }
 
-type FramePart = Omit<CombinedSubrequest, "counters">;
+type TransitionPart = Omit<CombinedSubrequest, "counters">;
 
 interface Kept extends Saved {
   /** By the store's clock, microseconds. */
@@ -31,10 +31,10 @@ interface Kept extends Saved {
 /** A limiter of a combination. */
 interface Opened {
   readonly key: string;
-  readonly frame: Frame;
+  readonly transition: StateTransition;
 }
 
-export class FrameStore {
+export class TransitionStore {
   readonly #now: () => number;
   readonly #saved = new Map<string, Kept>();
 
@@ -68,9 +68,9 @@ export class FrameStore {
     limitKeys: readonly string[] = [],
     batchId?: BatchId,
   ): StoreReply {
-    const frame = this.#open(key, declared, now, limitKeys);
-    const reply = frame.run(requests, batchId);
-    this.#save({ key, frame }, batchId);
+    const transition = this.#open(key, declared, now, limitKeys);
+    const reply = transition.run(requests, batchId);
+    this.#save({ key, transition }, batchId);
     return reply;
   }
 
@@ -82,25 +82,26 @@ export class FrameStore {
    */
   combination(
     verb: "take" | "peek",
-    parts: readonly FramePart[],
+    parts: readonly TransitionPart[],
     batchIds: readonly BatchId[] = [],
   ): CombinedReply {
     let opened = this.#openAll(parts);
-    if (opened.some(({ frame }, i) => frame.hasRun(batchIds[i]))) throw new LostReplyError();
-    const asked = parts.map((part, i) => frameOf(opened, i).ask(part));
+    if (opened.some(({ transition }, i) => transition.hasRun(batchIds[i])))
+      throw new LostReplyError();
+    const asked = parts.map((part, i) => transitionOf(opened, i).ask(part));
     const lets = (i: number) => asked[i]?.fate === "passes" || parts[i]?.isOptional === true;
     let passes = parts.every((_, i) => lets(i));
     const receipts: (readonly number[])[] = [];
     if (verb === "take" && passes) {
       // a limiter that occurs twice is asked again before the permits of its second part are taken
-      const isTwice = new Set(opened.map(({ frame }) => frame)).size < opened.length;
+      const isTwice = new Set(opened.map(({ transition }) => transition)).size < opened.length;
       for (const [i, part] of parts.entries()) {
-        const frame = frameOf(opened, i);
-        if (isTwice) asked[i] = frame.ask(part);
+        const transition = transitionOf(opened, i);
+        if (isTwice) asked[i] = transition.ask(part);
         passes = lets(i);
         if (!passes) break;
         const found = asked[i] as Asked;
-        if (found.fate === "passes") receipts[i] = frame.takeAsked(part, found);
+        if (found.fate === "passes") receipts[i] = transition.takeAsked(part, found);
       }
       if (passes) {
         opened.forEach((one, i) => {
@@ -114,23 +115,23 @@ export class FrameStore {
     return {
       passes,
       parts: asked.map(({ wait, fate, slowest, open }, i) => {
-        const frame = frameOf(opened, i);
-        const quotas = frame.quotas(open);
+        const transition = transitionOf(opened, i);
+        const quotas = transition.quotas(open);
         const answer: Answer = { ...AT_ONCE, wait, slowest, quotas, receipts: receipts[i] ?? [] };
-        return { ...frame.head(), fate, answer };
+        return { ...transition.head(), fate, answer };
       }),
     };
   }
 
-  /** Opens one frame for each key, also if the key occurs several times. */
-  #openAll(parts: readonly FramePart[]): readonly Opened[] {
-    const frames = new Map<string, Frame>();
+  /** Opens one transition for each key, also if the key occurs several times. */
+  #openAll(parts: readonly TransitionPart[]): readonly Opened[] {
+    const transitions = new Map<string, StateTransition>();
     const time = this.#now();
     return parts.map(({ location, declared, now }) => {
-      const { key, limitKeys } = location as FrameLocation;
-      const frame = frames.get(key) ?? this.#open(key, declared, now, limitKeys, time);
-      frames.set(key, frame);
-      return { key, frame };
+      const { key, limitKeys } = location as MemoryLocation;
+      const transition = transitions.get(key) ?? this.#open(key, declared, now, limitKeys, time);
+      transitions.set(key, transition);
+      return { key, transition };
     });
   }
 
@@ -140,24 +141,24 @@ export class FrameStore {
     now: number | undefined,
     limitKeys: readonly string[],
     time = this.#now(),
-  ): Frame {
-    const options: FrameOptions = {
+  ): StateTransition {
+    const options: TransitionOptions = {
       declared,
       now: now ?? time,
       isStoreTime: now === undefined,
       saved: this.saved(key)?.bytes,
       limits: limitKeys.map((each) => this.limits.get(each)),
     };
-    return new Frame(options);
+    return new StateTransition(options);
   }
 
-  #save({ key, frame }: Opened, batchId: BatchId | undefined): void {
-    if (!frame.changed) return;
-    const saved = frame.save(batchId);
+  #save({ key, transition }: Opened, batchId: BatchId | undefined): void {
+    if (!transition.changed) return;
+    const saved = transition.save(batchId);
     this.#saved.set(key, { ...saved, expiresAt: this.#now() + saved.lifeMs * 1000 });
   }
 }
 
-function frameOf(opened: readonly Opened[], i: number): Frame {
-  return (opened[i] as Opened).frame;
+function transitionOf(opened: readonly Opened[], i: number): StateTransition {
+  return (opened[i] as Opened).transition;
 }

@@ -1,8 +1,8 @@
 import * as assert from "uvu/assert";
-import { fixedWindow, tokenBucket } from "../../src/index.ts";
-import { openPolicyState } from "../../src/stores/joint-policy-state.ts";
-import { listPolicies } from "../../src/stores/policies.ts";
-import { suite } from "../support/suite.ts";
+import { fixedWindow, tokenBucket } from "../../../src/index.ts";
+import { listPolicies } from "../../../src/stores/policies.ts";
+import { openPolicyState } from "../../../src/stores/state/several.ts";
+import { suite } from "../../support/suite.ts";
 
 const SECOND = 1_000_000;
 

@@ -2,12 +2,12 @@
  * The state of one key in memory, under several policies. They are asked in turn, each from the instant
  * that the previous one returned, until all agree; then permits are taken from all of them or from none.
  */
-import type { Policy, Quota } from "../algorithms/algorithm.ts";
-import type { Bound } from "../ground/check.ts";
-import type { PermitsExceedCapacityError } from "../ground/errors.ts";
-import { listPermits } from "../ground/permits.ts";
-import type { PolicyList } from "./policies.ts";
-import { ONLY, type PolicyState, SinglePolicyState, startOf } from "./policy-state.ts";
+import type { Policy, Quota } from "../../algorithms/algorithm.ts";
+import type { Bound } from "../../ground/check.ts";
+import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
+import { listPermits } from "../../ground/permits.ts";
+import type { PolicyList } from "../policies.ts";
+import { ONLY, type PolicyState, SinglePolicyState, startOf } from "./one.ts";
 
 /**
  * @param epoch Unix time at 0 of the owner's time scale, whole microseconds

@@ -2,12 +2,12 @@
  * The state that a process uses while its store is unavailable: the same policies with a share of the
  * permits, starting from the last known state of the store; or no limit at all.
  */
-import type { Policy } from "../algorithms/algorithm.ts";
-import { share } from "../algorithms/index.ts";
-import { type Amount, combine, sizeOf } from "../ground/permits.ts";
-import { openPolicyState } from "./joint-policy-state.ts";
-import type { PolicyList } from "./policies.ts";
-import { type PolicyState, SinglePolicyState } from "./policy-state.ts";
+import type { Policy } from "../../algorithms/algorithm.ts";
+import { share } from "../../algorithms/index.ts";
+import { type Amount, combine, sizeOf } from "../../ground/permits.ts";
+import type { PolicyList } from "../policies.ts";
+import { type PolicyState, SinglePolicyState } from "./one.ts";
+import { openPolicyState } from "./several.ts";
 
 /** A year, microseconds: a state that has been idle for so long is as full as it can be. */
 const FOR_EVER = 2 ** 45;

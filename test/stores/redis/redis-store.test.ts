@@ -2,37 +2,37 @@ import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { until } from "../../scripts/redis/ask.ts";
+import { until } from "../../../scripts/redis/ask.ts";
 import {
   freshUrl,
   type RedisServer,
   startRedis,
   startReplica,
-} from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
-import type { Policy } from "../../src/algorithms/algorithm.ts";
-import { readPolicies, writePolicies } from "../../src/algorithms/index.ts";
-import type { RemoteLimiter } from "../../src/api/limiter-api.ts";
-import { allOf, smoothBursty, smoothWarmingUp, tokenBucket } from "../../src/index.ts";
+} from "../../../scripts/redis/server.ts";
+import { redisServer } from "../../../scripts/redis-server.ts";
+import type { Policy } from "../../../src/algorithms/algorithm.ts";
+import { readPolicies, writePolicies } from "../../../src/algorithms/index.ts";
+import type { RemoteLimiter } from "../../../src/api/limiter-api.ts";
+import { allOf, smoothBursty, smoothWarmingUp, tokenBucket } from "../../../src/index.ts";
 import {
   RedisConcurrencyLimiter,
   RedisLimiter,
   RedisRateLimiter,
   type RedisRateLimiterOptions,
   StoreUnavailableError,
-} from "../../src/redis/index.ts";
-import { casStore } from "../../src/stores/cas-store.ts";
-import { FrameStore } from "../../src/stores/frame-store.ts";
-import { scriptRunner } from "../../src/stores/redis/client.ts";
-import { RedisStore } from "../../src/stores/redis/redis-store.ts";
-import type { StoreRequest } from "../../src/stores/store.ts";
-import { FakeClock } from "../../src/testing/index.ts";
-import { failure } from "../support/limiter/watch.ts";
-import { PATIENT } from "../support/patient.ts";
-import { describeState } from "../support/stores/describe-state.ts";
-import { MapBackend } from "../support/stores/map-backend.ts";
-import { twinsOf } from "../support/stores/twins-of.ts";
-import { suite } from "../support/suite.ts";
+} from "../../../src/redis/index.ts";
+import { casStore } from "../../../src/stores/cas-store.ts";
+import { scriptRunner } from "../../../src/stores/redis/client.ts";
+import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
+import type { StoreRequest } from "../../../src/stores/store.ts";
+import { TransitionStore } from "../../../src/stores/transition-store.ts";
+import { FakeClock } from "../../../src/testing/index.ts";
+import { failure } from "../../support/limiter/watch.ts";
+import { PATIENT } from "../../support/patient.ts";
+import { describeState } from "../../support/stores/describe-state.ts";
+import { MapBackend } from "../../support/stores/map-backend.ts";
+import { twinsOf } from "../../support/stores/twins-of.ts";
+import { suite } from "../../support/suite.ts";
 
 const HOUR_MS = 3_600_000;
 const RUNS = Number(process.env.RUNS ?? 120);
@@ -172,7 +172,7 @@ expiry(
 );
 
 expiry("a state remembers 64 callers, on either path", async () => {
-  const frame = new FrameStore();
+  const transition = new TransitionStore();
   const store = new RedisStore(scriptRunner(redis), "l:", twinsOf(["smooth"]));
   const request: StoreRequest = {
     verb: "reserve",
@@ -185,8 +185,8 @@ expiry("a state remembers 64 callers, on either path", async () => {
     const batchId = { caller: `caller${10 + i}`, number: 1 };
     const now = 1_800_000_000_000_000 + i;
     await store.run("shared", "s5", [request], now, batchId);
-    frame.runBatch("shared", "s5", [request], now, [], batchId);
-    const bytes = frame.saved("shared")?.bytes ?? [];
+    transition.runBatch("shared", "s5", [request], now, [], batchId);
+    const bytes = transition.saved("shared")?.bytes ?? [];
     assert.ok(Buffer.from(bytes).equals((await redis.getBuffer("l:shared")) as Buffer), `${i}`);
   }
 });
@@ -255,7 +255,7 @@ expiry("a key that lapsed never grants more than one that stayed", async () => {
       const names = policies.map(({ algorithm }) => algorithm.name);
       // how long Redis keeps it can be calculated to the millisecond: the twin test has checked
       // that they agree
-      const frame = new FrameStore();
+      const transition = new TransitionStore();
       const store = new RedisStore(scriptRunner(redis), "", twinsOf(names));
       const intervals = policies.map(({ numbers: [rate = 1] }) => 1e6 / rate);
       const interval = Math.max(...intervals);
@@ -272,10 +272,10 @@ expiry("a key that lapsed never grants more than one that stayed", async () => {
           pause: { verb: "pause", micros: Math.round(permits * interval) },
         };
         for (const key of [stays, lapses]) await store.run(key, declared, [request[verb]], now);
-        frame.runBatch(lapses, declared, [request[verb]], now);
+        transition.runBatch(lapses, declared, [request[verb]], now);
       }
       // by the server's own clock it lives a second longer than this
-      const { lifeMs = 0 } = frame.saved(lapses) ?? {};
+      const { lifeMs = 0 } = transition.saved(lapses) ?? {};
       now += Math.max(0, lifeMs - HOUR_MS) * 1000;
       await redis.del(lapses);
       const through = [0, 0];

@@ -1,8 +1,8 @@
-/** The state of one key in memory, under one policy. For several policies see `joint-policy-state.ts`. */
-import type { Policy, Quota } from "../algorithms/algorithm.ts";
-import type { Bound } from "../ground/check.ts";
-import { PermitsExceedCapacityError } from "../ground/errors.ts";
-import { type Amount, listPermits } from "../ground/permits.ts";
+/** The state of one key in memory, under one policy. For several policies see `several.ts`. */
+import type { Policy, Quota } from "../../algorithms/algorithm.ts";
+import type { Bound } from "../../ground/check.ts";
+import { PermitsExceedCapacityError } from "../../ground/errors.ts";
+import { type Amount, listPermits } from "../../ground/permits.ts";
 
 /** The name of a policy that is passed without a name. */
 export const ONLY = "default";

@@ -1,5 +1,5 @@
 /**
- * The state of a limiter as bytes, little-endian, the same on every store (`frame.lua` reads and
+ * The state of a limiter as bytes, little-endian, the same on every store (`transition.lua` reads and
  * writes it on Redis):
  *
  *     u32      base, in units of 2^24 microseconds of Unix time
@@ -17,7 +17,7 @@
  * those of code that declares other algorithms under the same name.
  */
 
-import type { BatchId } from "./batch-id.ts";
+import type { BatchId } from "../batch-id.ts";
 
 export const UNIT = 2 ** 24;
 
@@ -120,7 +120,7 @@ export function encodeState(state: SavedState): Uint8Array {
 
 /** @throws StateError if the bytes cannot be a state */
 export function decodeState(bytes: Uint8Array): SavedState {
-  // shorter than any state: the same check as in frame.lua
+  // shorter than any state: the same check as in transition.lua
   if (bytes.byteLength < HEAD_BYTES + CALLER_BYTES) throw new StateError(bytes);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const callers = view.getUint8(10);

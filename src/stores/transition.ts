@@ -1,6 +1,6 @@
 /**
  * One call of a limiter, from the bytes of its state to the bytes of its next state. It is the
- * TypeScript form of `frame.lua`, `verbs.lua` and `combined.lua`: a store that can read and write
+ * TypeScript form of `transition.lua`, `verbs.lua` and `combined.lua`: a store that can read and write
  * bytes runs every algorithm with it, and the tests compare both forms, answers and bytes.
  *
  * 1. **Decode.** The state contains the numbers under which it was written. If the caller's code declares
@@ -36,7 +36,7 @@ import {
   type SavedState,
   StateError,
   UNIT,
-} from "./state-bytes.ts";
+} from "./state/bytes.ts";
 import {
   type Answer,
   AT_ONCE,
@@ -56,7 +56,7 @@ const LONGEST_MS = 1e15;
 const MOST_SETTINGS = 32;
 
 /** The inputs of a call. */
-export interface FrameOptions {
+export interface TransitionOptions {
   /** The numbers of the policies that the caller's code declares. */
   readonly declared: string;
   /** Microseconds of Unix time. */
@@ -85,8 +85,8 @@ export interface Asked {
   readonly open: readonly boolean[];
 }
 
-export class Frame {
-  readonly #options: FrameOptions;
+export class StateTransition {
+  readonly #options: TransitionOptions;
   /** The last batch of each caller that changed something, the latest last. */
   #callers: readonly BatchId[] = [];
   readonly #states: PolicyStates;
@@ -99,7 +99,7 @@ export class Frame {
   #changed = false;
 
   /** @throws StateError if the bytes are not the state of a limiter */
-  constructor(options: FrameOptions) {
+  constructor(options: TransitionOptions) {
     const { declared, now, saved, decoded } = options;
     const base = Math.floor(now / UNIT) * UNIT;
     this.#options = options;
