@@ -525,6 +525,24 @@ const regressions: Record<string, History[]> = {
       calls: [0, 1, 2].map(() => ({ caller: 0, step: 1, asks: [one, setFirst, one] })),
     },
   ],
+  // a receipt of a window counted as stored permits, and the debt was no number
+  versions: [
+    {
+      start: 0,
+      callers: [
+        caller("f1 1\nw5 0.001", "f1 1\nw1 0.001"),
+        caller("w1 1\ns5e-324 1 1", "w1 1\nsInfinity 5e-324 1"),
+      ],
+      calls: [
+        { caller: 0, step: 0, asks: [{ ...one, longest: Infinity }, { verb: "reset" as const }] },
+        {
+          caller: 1,
+          step: 0,
+          asks: [{ verb: "back" as const, amount: [1, 1], grant: 0 }, { verb: "deficit" as const }],
+        },
+      ],
+    },
+  ],
   "token-bucket": [
     lone("t1e+21 1 1", 0, [0, 0], [0, 0], [0, 1], [REBASED - 1, 0]),
     {

@@ -112,11 +112,11 @@ algorithms.s = {
       state.nextFree = state.nextFree + by
     end
 
-    function algorithm.give_back(policy, state, _, permits, from_store)
-      local stored = math.min(policy.max, state.stored + from_store)
-      local cost = price(policy, stored, from_store) + (permits - from_store) * policy.stable
-      state.nextFree = state.nextFree - cost
-      state.stored = stored
+    function algorithm.give_back(policy, state, _, permits, receipt)
+      local from_store = math.min(permits, receipt)
+      state.stored = math.min(policy.max, state.stored + from_store)
+      local fresh = (permits - from_store) * policy.stable
+      state.nextFree = state.nextFree - (price(policy, state.stored, from_store) + fresh)
     end
 
     function algorithm.keep(policy, state, permits)

@@ -145,11 +145,12 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
 
   // nextFree may then lie in the past: the next resync turns that time into stored permits, as many as
   // there is room for
-  giveBack(policy, state, _now, permits, fromStore = 0) {
-    const stored = Math.min(policy.max, state.stored + fromStore);
-    const cost = price(policy, stored, fromStore) + (permits - fromStore) * policy.stable;
-    state.nextFree -= cost;
-    state.stored = stored;
+  giveBack(policy, state, _now, permits, receipt = 0) {
+    // the receipt of another algorithm, under which the name was used before, may be any number
+    const fromStore = Math.min(permits, receipt);
+    state.stored = Math.min(policy.max, state.stored + fromStore);
+    const fresh = (permits - fromStore) * policy.stable;
+    state.nextFree -= price(policy, state.stored, fromStore) + fresh;
   },
 
   // stored like unused time; not with a warm-up, where stored permits cost at least as much as fresh ones
