@@ -42,9 +42,12 @@ export class WaiterQueue<S extends Supply = Supply> {
   readonly #time: MonotonicTime;
   readonly #schedule: Schedule<S>;
   readonly #late = new TimerDrift();
-  protected readonly signals = new AbortGroups<Waiter>((waiter, reason) =>
-    this.aborted(waiter, reason),
-  );
+  protected readonly signals = new AbortGroups<Waiter>((waiter, reason) => {
+    // read before the removal: the waiter's instants are valid only while it is in the queue
+    const now = this.now();
+    this.remove(waiter);
+    waiter.abort(reason, now);
+  });
 
   /** The instant of the last grant, and the end of a pause: see `#from`. */
   #floor = 0;
@@ -223,14 +226,6 @@ export class WaiterQueue<S extends Supply = Supply> {
   heed(waiter: Waiter, signal: AbortSignal): void {
     waiter.signals = [...waiter.signals, signal];
     this.signals.add(signal, waiter);
-  }
-
-  /** Called when a signal of the waiter was aborted. */
-  protected aborted(waiter: Waiter, reason: unknown): void {
-    // read before the removal: the waiter's instants are valid only while it is in the queue
-    const now = this.now();
-    this.remove(waiter);
-    waiter.abort(reason, now);
   }
 
   /** Removes a waiter from the queue; the waiters behind it move up. */

@@ -6,6 +6,7 @@
  * The permits that are left over return to the store, but not while requests are under way: a caller that waits for
  * its reply may want them, and only the latest permits of all can return without a gap in the store's schedule.
  */
+import { AbortGroups } from "../ground/abort-groups.ts";
 import type { Clock, Timer } from "../ground/clock.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
 import type { Waiter } from "../queue/waiter.ts";
@@ -21,6 +22,10 @@ export interface PromisedCaller extends Waiter {
 }
 
 export class GrantQueue extends WaiterQueue<Grants> {
+  protected override readonly signals = new AbortGroups<Waiter>((waiter, reason) => {
+    if ((waiter as PromisedCaller).isPromised) this.remove(waiter as PromisedCaller);
+    waiter.abort(reason, this.now());
+  });
   readonly #time: MonotonicTime;
   readonly #sendsTime: boolean;
   /** Returns permits to the store. */
@@ -66,11 +71,6 @@ export class GrantQueue extends WaiterQueue<Grants> {
   /** Removes those signals. */
   ignore(waiter: Waiter, signals: Iterable<AbortSignal>): void {
     for (const signal of signals) this.signals.delete(signal, waiter);
-  }
-
-  protected override aborted(waiter: PromisedCaller, reason: unknown): void {
-    if (waiter.isPromised) super.aborted(waiter, reason);
-    else waiter.abort(reason, this.now());
   }
 
   /** Adds a caller with its grant. */
