@@ -2,6 +2,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import { stopLeftTimers } from "../../scripts/left-timers.ts";
+import { suite } from "../support/suite.ts";
 
 const files = ["test", "gateway/test"].flatMap((folder) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" }).map((file) => join(folder, file)),
@@ -13,5 +15,9 @@ for (const file of others.sort()) {
   const usesRandom = readFileSync(file, "utf8").includes('from "fast-check"');
   if (usesRandom || file.endsWith("promises.test.ts")) {
     await import(pathToFileURL(resolve(file)).href);
+    // the suites run later, one after the other; a timer that one leaves would count in those of the next file
+    const end = suite(`after ${file}`);
+    end("the timers that it left are stopped", stopLeftTimers);
+    end.run();
   }
 }
