@@ -23,9 +23,9 @@ export interface Supply {
   /** Whether it bounds how much may be waited for; `overflowing` is -1 if that amount may. */
   readonly isBounded?: boolean;
   overflowing?(now: number, amount: Amount): number;
-  /** Returns the error for an amount of which the instant is `Infinity`. */
-  excess(now: number, amount: Amount): Error;
-  /** Adds `by` to all instants. */
-  shift(by: number): void;
+  /** Returns the error for an amount of which the instant is `Infinity`; absent where there is none. */
+  excess?(now: number, amount: Amount): Error;
+  /** Adds `by` to all instants; absent where the time scale stays. */
+  shift?(by: number): void;
   copy(): Supply;
 }

@@ -204,7 +204,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** Returns the instant. @throws the error of the supply if it is `Infinity` */
   protected possible(instant: number, amount: Amount): number {
     if (instant < Infinity) return instant;
-    throw this.supply.excess(this.#time.last, amount);
+    throw this.supply.excess?.(this.#time.last, amount);
   }
 
   /** @param behind the waiter in front of it; default: the last one */
@@ -425,7 +425,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** Subtracts `by` from all instants; refuses while there are waiters, which hold instants of their own. */
   rebase(by: number): boolean {
     if (!this.#isEmpty) return false;
-    this.supply.shift(-by);
+    this.supply.shift?.(-by);
     this.#floor -= by;
     this.#pausedUntil -= by;
     this.#late.rebase(by);

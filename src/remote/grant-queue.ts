@@ -164,8 +164,4 @@ export class GrantQueue extends WaiterQueue<Grants> {
   wakeAt(instant: number, wake: () => void): Timer {
     return this.#time.wakeAt(instant, wake);
   }
-
-  override rebase(): boolean {
-    return false;
-  }
 }

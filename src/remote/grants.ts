@@ -108,13 +108,6 @@ export class Grants implements Supply {
     return new Grants(this.#list, this.#next, [...this.#leftOver]);
   }
 
-  /** Does nothing: the time scale of promised instants stays. */
-  shift(): void {}
-
-  excess(): Error {
-    return new RangeError("the store promises every request an instant");
-  }
-
   #at(index: number): Grant | undefined {
     return this.#list.grants[index - this.#list.first];
   }
