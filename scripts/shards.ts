@@ -14,6 +14,18 @@ const LAST_OUTPUT_MS = 2000;
 /** The tests of the whole project, which compile, build and wait: they take longer than their sizes tell. */
 const PROJECT = join("test", "project");
 
+/** Begins the line with which a shard ends the output of a file. */
+const END_OF_FILE = "\u0000end of file ";
+const SLOWEST = 10;
+
+/** What became of a test file. */
+export interface FileResult {
+  readonly file: string;
+  readonly passed: number;
+  readonly total: number;
+  readonly seconds: number;
+}
+
 /**
  * Yields the files of a shard: each time the largest one that no shard has claimed yet, those of `PROJECT` first.
  * So all shards end at about the same time.
@@ -41,44 +53,97 @@ function claim(path: string): boolean {
   }
 }
 
-interface Outcome {
-  readonly output: string;
-  readonly code: number;
+/** Called by a shard: the output before this line is that of the file. */
+export function endOfFile(result: FileResult): void {
+  console.log(`\n${END_OF_FILE}${JSON.stringify(result)}`);
 }
 
-/** Runs the shards and prints their output, one after the other. @returns the exit code: 0 if all passed */
+/** Runs the shards, and prints the result of each file as it ends. @returns the exit code: 0 if all passed */
 export async function runShards(): Promise<number> {
   const claims = mkdtempSync(join(tmpdir(), "smooth-limiter-tests-"));
-  const outcomes = Array.from({ length: SHARDS }, (_, shard) => run(`${shard}`, claims));
-  for (const outcome of outcomes) process.stdout.write((await outcome).output);
-  const all = await Promise.all(outcomes);
-  rmSync(claims, { recursive: true });
-  const sum = (what: string) => {
-    const counts = all.map(({ output }) => new RegExp(`${what}: +(\\d+)`).exec(output)?.[1]);
-    return counts.reduce((total, count) => total + Number(count ?? 0), 0);
+  const results: FileResult[] = [];
+  const startedAt = performance.now();
+  const report = (output: string, result: FileResult) => {
+    results.push(result);
+    const { file, passed, total, seconds } = result;
+    const isPassed = passed === total;
+    console.log(`${isPassed ? "✔" : "✘"} ${file}  ${passed} of ${total}, ${seconds.toFixed(1)} s`);
+    if (!isPassed) console.log(`${output}\n  Run it alone: npm test -- ${file}\n`);
   };
-  console.log(`  All shards: ${sum("Passed")} of ${sum("Total")} passed`);
-  const failed = all.filter(({ code }) => code !== 0);
-  if (failed.length > 0) console.log(`  ${failed.length} of ${all.length} shards failed`);
-  return Math.max(...all.map(({ code }) => code));
+  const shards = Array.from({ length: SHARDS }, (_, i) => new Shard(`${i}`, claims, report));
+  process.on("SIGINT", () => {
+    for (const shard of shards) shard.stop();
+  });
+  const codes = await Promise.all(shards.map(({ ended }) => ended));
+  rmSync(claims, { recursive: true });
+
+  const sum = (what: "passed" | "total") => results.reduce((all, result) => all + result[what], 0);
+  const slowest = results.sort((a, b) => b.seconds - a.seconds).slice(0, SLOWEST);
+  console.log("\n  Slowest files");
+  for (const { file, seconds } of slowest) {
+    console.log(`  ${seconds.toFixed(1).padStart(6)} s  ${file}`);
+  }
+  const failed = results.filter(({ passed, total }) => passed < total);
+  for (const { file } of failed) console.log(`  ✘ ${file}`);
+  const seconds = ((performance.now() - startedAt) / 1000).toFixed(0);
+  console.log(`\n  ${sum("passed")} of ${sum("total")} tests passed in ${seconds} s`);
+  return Math.max(...codes);
 }
 
-function run(shard: string, claims: string): Promise<Outcome> {
-  const child = spawn(process.execPath, [...process.execArgv, ...process.argv.slice(1)], {
-    env: { ...process.env, TEST_SHARD: shard, TEST_CLAIMS: claims },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  let output = "";
-  const append = (text: Buffer) => {
-    output += text;
-  };
-  child.stdout.on("data", append);
-  child.stderr.on("data", append);
-  return new Promise((resolve, reject) => {
-    child.on("error", reject);
-    // A shard that its watchdog killed has no code, and a process that the shard suspended may keep the pipes open.
-    const end = (code: number | null) => resolve({ output, code: code ?? 1 });
-    child.on("close", end);
-    child.on("exit", (code) => setTimeout(end, LAST_OUTPUT_MS, code));
-  });
+/** A process that runs test files. */
+class Shard {
+  /** Resolves to its exit code. */
+  readonly ended: Promise<number>;
+  readonly #child;
+  readonly #report: (output: string, result: FileResult) => void;
+  #output = "";
+  #errors = "";
+
+  constructor(
+    number: string,
+    claims: string,
+    report: (output: string, result: FileResult) => void,
+  ) {
+    this.#report = report;
+    this.#child = spawn(process.execPath, [...process.execArgv, ...process.argv.slice(1)], {
+      env: { ...process.env, TEST_SHARD: number, TEST_CLAIMS: claims },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const child = this.#child;
+    child.stdout.setEncoding("utf8").on("data", (text: string) => this.#add(text));
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      this.#errors += text;
+    });
+    this.ended = new Promise((resolve, reject) => {
+      child.on("error", reject);
+      const end = (code: number | null) => {
+        // what it has printed after its last file: complaints, or why its watchdog has killed it
+        if (code !== 0) console.log(this.#output + this.#errors);
+        this.#output = "";
+        this.#errors = "";
+        // a shard that was killed has no code
+        resolve(code ?? 1);
+      };
+      child.on("close", end);
+      // a process that the shard suspended may keep the pipes open
+      child.on("exit", (code) => setTimeout(end, LAST_OUTPUT_MS, code));
+    });
+  }
+
+  stop(): void {
+    this.#child.kill("SIGINT");
+  }
+
+  #add(text: string): void {
+    this.#output += text;
+    for (;;) {
+      const from = this.#output.indexOf(END_OF_FILE);
+      const to = this.#output.indexOf("\n", from);
+      if (from < 0 || to < 0) return;
+      const result: FileResult = JSON.parse(this.#output.slice(from + END_OF_FILE.length, to));
+      this.#report(this.#output.slice(0, from).trim() + this.#errors, result);
+      this.#output = this.#output.slice(to + 1);
+      this.#errors = "";
+    }
+  }
 }

@@ -1,22 +1,27 @@
 // Runs test files as uvu's own command would, but also fails where that command stays silent or hangs. Without
-// words, several processes share the test files (scripts/shards.ts).
+// words, several processes share the test files (scripts/shards.ts), and each file's result is printed as it ends.
 //
-//   npm test                    every *.test.ts below test, gateway/test and site/test
-//   npm test -- smooth clock    the files whose path contains one of the words
-//   npm run test:soak           every *.soak.ts there
+//   npm test                          every *.test.ts below test, gateway/test and site/test
+//   npm test -- smooth clock          the files whose path contains one of the words
+//   npm test -- --grep "a cancelled"  the tests whose title contains that text
+//   npm run test:soak                 every *.soak.ts there
 //
 // Random tests use the same seed in every run. Soaks use a fresh seed and print it; SEED=<number> repeats a run.
 
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { parseArgs } from "node:util";
 import { Worker } from "node:worker_threads";
 import fc from "fast-check";
 import { noteTimers, stopLeftTimers } from "./left-timers.ts";
-import { claimedFiles, runShards } from "./shards.ts";
+import { claimedFiles, endOfFile, runShards } from "./shards.ts";
 
-const soak = process.argv.includes("--soak");
-const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));
+const { values, positionals: words } = parseArgs({
+  allowPositionals: true,
+  options: { soak: { type: "boolean", default: false }, grep: { type: "string", default: "" } },
+});
+const { soak, grep } = values;
 const suffix = soak ? ".soak.ts" : ".test.ts";
 const limitMs = (soak ? 1440 : 420) * 1000;
 
@@ -43,6 +48,9 @@ const queue: Suite[][] = [[]];
 Object.assign(globalThis, { UVU_DEFER: 1, UVU_INDEX: 0, UVU_QUEUE: queue });
 await import("uvu");
 const { progress } = await import("../test/support/suite.ts");
+progress.grep = grep;
+// the servers that tests have started are stopped when the process exits
+process.on("SIGINT", () => process.exit(130));
 fc.configureGlobal({ seed });
 if (soak) {
   progress.patience = 5;
@@ -55,10 +63,12 @@ const startedAt = performance.now();
 progress.onTest = (doing) => watchdog.postMessage({ doing });
 for (const file of claims === undefined ? files : claimedFiles(files, claims)) {
   const suites: Suite[] = [];
+  const before = { ...sums };
+  const fileStartedAt = performance.now();
   queue[0] = suites;
   await import(pathToFileURL(file).href);
-  if (suites.length === 0) complaints.push(`${file} runs no suite: it lacks .run()`);
-  console.log(`\n${file}`);
+  if (suites.length === 0 && grep === "") complaints.push(`${file} runs no suite: it lacks .run()`);
+  if (shard === undefined && suites.length > 0) console.log(`\n${file}`);
   for (const run of suites) {
     const [errors, passed, skipped, total] = await run();
     sums.passed += passed;
@@ -69,13 +79,18 @@ for (const file of claims === undefined ? files : claimedFiles(files, claims)) {
     console.log(`\n${errors}`);
   }
   stopLeftTimers();
+  const [passed, total] = [sums.passed - before.passed, sums.total - before.total];
+  const seconds = (performance.now() - fileStartedAt) / 1000;
+  if (shard !== undefined) endOfFile({ file, passed, total, seconds });
 }
-console.log(`
+if (shard === undefined) {
+  console.log(`
   Total:     ${sums.total}
   Passed:    ${sums.passed}
   Skipped:   ${sums.skipped}
   Duration:  ${((performance.now() - startedAt) / 1000).toFixed(1)} s
 `);
+}
 
 complaints.push(...progress.complaints());
 for (const complaint of complaints) console.error(`  ✘ ${complaint}`);
