@@ -14,7 +14,9 @@ const FEW_TABLES = 64;
 export class KeyBudget {
   readonly #maxKeys: number;
   /** A table goes with the last version of the rules that has it. */
-  #tables: readonly WeakRef<KeyedLimiter>[] = [];
+  #tables: WeakRef<KeyedLimiter>[] = [];
+  /** With that many tables those that are gone are removed. */
+  #most = FEW_TABLES;
   #used = 0;
   #calls = 0;
 
@@ -26,8 +28,11 @@ export class KeyBudget {
   create(policy: Policy, options: Omit<KeyedLimiterOptions, "maxKeys">): KeyedLimiter {
     const maxKeys = () => this.#mostOf(table);
     const table: KeyedLimiter = KeyedLimiter.create(policy, { ...options, maxKeys });
-    this.#tables = [...this.#tables, new WeakRef(table)];
-    this.#add();
+    this.#tables.push(new WeakRef(table));
+    if (this.#tables.length > this.#most) {
+      this.#add();
+      this.#most = 2 * this.#tables.length;
+    }
     return table;
   }
 

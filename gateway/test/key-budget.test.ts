@@ -3,6 +3,7 @@ import * as fc from "fast-check";
 import { gcra } from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import { cpuMs } from "../../test/support/cpu.ts";
 import { suite } from "../../test/support/suite.ts";
 import { createGateway, fromHeader, readRules } from "../src/index.ts";
 import { KeyBudget } from "../src/key-budget.ts";
@@ -59,6 +60,17 @@ test("a rule alone has all keys, and one that is flooded leaves the others their
     assert.not.ok(await passes("/login", { user: `${i}`, account: `new ${i}` }), `user ${i}`);
   }
   await gateway.close();
+});
+
+test("20 000 rules get their tables in linear time", () => {
+  const budget = new KeyBudget(100_000);
+  const policy = gcra({ limit: 1, periodMs: 1000 });
+  const clock = new FakeClock();
+  const started = cpuMs();
+  const tables = Array.from({ length: 20_000 }, () => budget.create(policy, { clock }));
+  const took = cpuMs() - started;
+  assert.ok(took < 5000, `${took} ms`);
+  assert.is(tables.length, 20_000);
 });
 
 test.run();
