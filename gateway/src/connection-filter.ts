@@ -4,16 +4,16 @@ import { type RedisClient, RedisConcurrencyLimiter } from "smooth-limiter/redis"
 import type { GuardedActor, Report } from "./actors/guarded.ts";
 import { keyOfActor } from "./actors/key.ts";
 import type { ActorResolver } from "./actors/resolver.ts";
+import { CompiledRule } from "./compiled-rule.ts";
 import { all, chain, type Maybe, orElse, settled } from "./ground/maybe.ts";
 import type { RuleContext } from "./limits.ts";
 import { LeasedPlaces, OwnPlaces, type Place, type Places, placeDecision } from "./places.ts";
 import type { GatewayRequest } from "./request.ts";
-import { RuleInForce } from "./rule-in-force.ts";
 import type { ConnectionRule } from "./rules/rule.ts";
 import type { Outcome } from "./verdict.ts";
 
 /** A rule for connections that is in force, with the places that are taken. */
-export class ActiveConnections extends RuleInForce<ConnectionRule, GuardedActor> {
+export class ActiveConnections extends CompiledRule<ConnectionRule, GuardedActor> {
   readonly #places: Places;
   readonly #overrides: ReadonlyMap<string, number>;
 

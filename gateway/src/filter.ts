@@ -7,10 +7,10 @@
  * have released it.
  */
 import type { Clock, Decision } from "smooth-limiter";
-import type { ActiveRule } from "./active-rule.ts";
 import type { Report } from "./actors/guarded.ts";
 import type { ActorResolver } from "./actors/resolver.ts";
-import { isOpen, type OpenAsk, type RuleAsk } from "./ask.ts";
+import { type Charge, isOpen, type OpenCharge } from "./charge.ts";
+import type { CompiledRequestRule } from "./compiled-request-rule.ts";
 import { all, chain, type Maybe } from "./ground/maybe.ts";
 import { Judge, NO_RULE, withWait } from "./judge.ts";
 import { unixMs } from "./limits.ts";
@@ -38,7 +38,7 @@ export class Filter {
 
   /** @param active the rules that apply to the request */
   check(
-    active: readonly ActiveRule[],
+    active: readonly CompiledRequestRule[],
     request: GatewayRequest,
     report?: Report,
   ): Maybe<Verdict<RequestRule>> {
@@ -55,7 +55,10 @@ export class Filter {
   }
 
   /** Returns what `check` would return now, without charging any rule. */
-  peek(active: readonly ActiveRule[], request: GatewayRequest): Maybe<Verdict<RequestRule>> {
+  peek(
+    active: readonly CompiledRequestRule[],
+    request: GatewayRequest,
+  ): Maybe<Verdict<RequestRule>> {
     return chain(this.#asksOf(active, request), (asks) => {
       const looks = asks.map((ask) =>
         chain(this.#closedBy(ask), (closed): Maybe<Outcome<RequestRule>> => {
@@ -71,7 +74,7 @@ export class Filter {
     });
   }
 
-  #seen(ask: RuleAsk, found: Decision): Outcome<RequestRule> {
+  #seen(ask: Charge, found: Decision): Outcome<RequestRule> {
     const { rule, longestWaitMs } = ask.active;
     const decision = this.#dated(ask, found);
     const allowed = found.allowed || (longestWaitMs > 0 && found.waitMs < Infinity);
@@ -79,10 +82,10 @@ export class Filter {
   }
 
   #asksOf(
-    active: readonly ActiveRule[],
+    active: readonly CompiledRequestRule[],
     request: GatewayRequest,
     report?: Report,
-  ): Maybe<readonly RuleAsk[]> {
+  ): Maybe<readonly Charge[]> {
     const asks = all(active.map((one) => this.#askOf(one, request, report)));
     return chain(asks, (known) => known.filter((ask) => ask !== undefined));
   }
@@ -92,7 +95,11 @@ export class Filter {
     this.#judge.rejectWaiting();
   }
 
-  #askOf(active: ActiveRule, request: GatewayRequest, report?: Report): Maybe<RuleAsk | undefined> {
+  #askOf(
+    active: CompiledRequestRule,
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<Charge | undefined> {
     return this.#actors.resolve(active, request, report, (actor, isKnown) =>
       this.#askFor(active, actor, isKnown, request, report),
     );
@@ -100,12 +107,12 @@ export class Filter {
 
   /** @returns undefined where the rule does not apply because the request costs nothing */
   #askFor(
-    active: ActiveRule,
+    active: CompiledRequestRule,
     actor: string,
     isKnown: boolean,
     request: GatewayRequest,
     report?: Report,
-  ): Maybe<RuleAsk | undefined> {
+  ): Maybe<Charge | undefined> {
     const known = active.costOf(request.method);
     if (active.costBy === undefined) return this.#askOfCost(active, actor, isKnown, known);
     return chain(active.costBy.estimate(request, report), (cost = known) =>
@@ -114,11 +121,11 @@ export class Filter {
   }
 
   #askOfCost(
-    active: ActiveRule,
+    active: CompiledRequestRule,
     actor: string,
     isKnown: boolean,
     cost: number,
-  ): RuleAsk | undefined {
+  ): Charge | undefined {
     if (cost === 0) return undefined;
     const { limits, isOnCalendar } = active;
     const limiter = limits.for(actor, isKnown, isOnCalendar ? unixMs(this.#clock) : 0);
@@ -128,7 +135,7 @@ export class Filter {
 
   /** Does the work of `#decide` for a single rule: most requests match only one. */
   #decideOne(
-    ask: RuleAsk | undefined,
+    ask: Charge | undefined,
     request: GatewayRequest,
     report?: Report,
   ): Maybe<Verdict<RequestRule>> {
@@ -141,7 +148,7 @@ export class Filter {
   }
 
   #decide(
-    asks: readonly RuleAsk[],
+    asks: readonly Charge[],
     request: GatewayRequest,
     report?: Report,
   ): Maybe<Verdict<RequestRule>> {
@@ -152,7 +159,9 @@ export class Filter {
     return chain(all(asks.map((ask) => this.#closedBy(ask))), (closed) => {
       const outcomes = closed.filter((outcome) => outcome !== undefined);
       if (outcomes.some(isRefusal)) return refused(outcomes);
-      const open = asks.filter((ask, i): ask is OpenAsk => closed[i] === undefined && isOpen(ask));
+      const open = asks.filter(
+        (ask, i): ask is OpenCharge => closed[i] === undefined && isOpen(ask),
+      );
       return this.#take(open, outcomes, request, report);
     });
   }
@@ -164,7 +173,7 @@ export class Filter {
     isKnown,
     limiter,
     cost,
-  }: RuleAsk): Maybe<Outcome<RequestRule> | undefined> {
+  }: Charge): Maybe<Outcome<RequestRule> | undefined> {
     const { rule, limits, costBy } = active;
     const closed = (decision: Decision) => ({ rule, actor, allowed: false, decision });
     const isPossible = costBy === undefined || limits.fits(actor, isKnown, cost);
@@ -178,7 +187,7 @@ export class Filter {
    * @param before outcomes of shadow rules that would have refused the request in any case
    */
   #take(
-    asks: readonly OpenAsk[],
+    asks: readonly OpenCharge[],
     before: readonly Outcome<RequestRule>[],
     request: GatewayRequest,
     report?: Report,
@@ -194,7 +203,7 @@ export class Filter {
     });
   }
 
-  #datedAll(asks: readonly OpenAsk[], verdict: Verdict<RequestRule>): Verdict<RequestRule> {
+  #datedAll(asks: readonly OpenCharge[], verdict: Verdict<RequestRule>): Verdict<RequestRule> {
     const byRule = new Map(asks.map((ask) => [ask.active.rule, ask]));
     const outcomes = verdict.outcomes.map((outcome) => {
       const ask = byRule.get(outcome.rule);
@@ -204,7 +213,7 @@ export class Filter {
   }
 
   /** Replaces the times of a decision by those of the calendar. */
-  #dated({ calendar }: RuleAsk, decision: Decision): Decision {
+  #dated({ calendar }: Charge, decision: Decision): Decision {
     if (calendar === undefined) return decision;
     const nowMs = unixMs(this.#clock);
     const { startMs, endMs } = calendar.periodAt(nowMs);

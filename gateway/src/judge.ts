@@ -7,8 +7,8 @@ import {
   TooManyKeysError,
   takeFromAll,
 } from "smooth-limiter";
-import type { ActiveRule } from "./active-rule.ts";
 import { retryAfter } from "./answers/retry.ts";
+import type { CompiledRequestRule } from "./compiled-request-rule.ts";
 import { chain, type Maybe, settled } from "./ground/maybe.ts";
 import type { GatewayRequest } from "./request.ts";
 import type { RequestRule } from "./rules/rule.ts";
@@ -16,7 +16,7 @@ import type { CountedRule, Outcome, Verdict } from "./verdict.ts";
 
 /** The request to one rule. */
 export interface Ask<R extends CountedRule = RequestRule> {
-  readonly active: Pick<ActiveRule, "isGlobal" | "isShadow" | "longestWaitMs"> & {
+  readonly active: Pick<CompiledRequestRule, "isGlobal" | "isShadow" | "longestWaitMs"> & {
     readonly rule: R;
   };
   readonly actor: string;

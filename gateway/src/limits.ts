@@ -82,7 +82,7 @@ interface Keys extends Allowance {
 }
 
 /** Permits by key, as long as a request holds some. */
-export class Underway {
+export class InFlightPermits {
   readonly #held = new Map<string, { requests: number; permits: number }>();
 
   permitsOf(key: string): number {
@@ -112,7 +112,7 @@ export class Limits {
   /** The actors that are blocked; undefined if the rule blocks none. */
   readonly #blocks: KeyedLimiter | RedisLimiter | undefined;
   /** The permits of each actor's requests that are being answered, and may yet be given back. */
-  readonly underway: Underway;
+  readonly inFlight: InFlightPermits;
 
   /**
    * @param before the limits of the rule with the same name. If it counts the same requests, its
@@ -152,7 +152,7 @@ export class Limits {
         open(policy, kin?.overrides.get(value)),
       ]),
     );
-    this.underway = kin?.underway ?? new Underway();
+    this.inFlight = kin?.inFlight ?? new InFlightPermits();
     if (blockMs !== undefined) {
       const policy = fixedWindow({ limit: 1, windowMs: blockMs, align: "first" });
       const isSameBlock = kin !== undefined && kin.policies.rule.blockMs === blockMs;

@@ -4,10 +4,10 @@ import type { Report } from "./actors/guarded.ts";
 import { keyOfActor } from "./actors/key.ts";
 import type { ActorResolver } from "./actors/resolver.ts";
 import type { Pace } from "./answers/checker.ts";
+import { CompiledRule } from "./compiled-rule.ts";
 import { all, chain, type Maybe } from "./ground/maybe.ts";
 import type { RuleContext } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
-import { RuleInForce } from "./rule-in-force.ts";
 import type { RateNumbers, RateRule } from "./rules/rule.ts";
 
 /** The rate of an actor's responses together. */
@@ -16,7 +16,7 @@ interface SharedRate extends RateNumbers {
 }
 
 /** A rule for the bytes of responses that is in force, with its limiters. */
-export class ActiveRate extends RuleInForce<RateRule> {
+export class ActiveRate extends CompiledRule<RateRule> {
   readonly #context: RuleContext;
   readonly own: SharedRate;
   readonly overrides: ReadonlyMap<string, SharedRate>;

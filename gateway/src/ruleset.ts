@@ -1,5 +1,6 @@
 /** The rules in force. */
-import { ActiveRule } from "./active-rule.ts";
+import { CompiledRequestRule } from "./compiled-request-rule.ts";
+import type { CompiledRule } from "./compiled-rule.ts";
 import { ActiveConnections, sharingProblem } from "./connection-filter.ts";
 import { show } from "./ground/check.ts";
 import { policiesOf, type RuleContext } from "./limits.ts";
@@ -7,13 +8,12 @@ import { hostsOf } from "./match/host.ts";
 import { PathTree } from "./match/tree.ts";
 import type { GatewayRequest } from "./request.ts";
 import { ActiveRate } from "./response-rates.ts";
-import type { RuleInForce } from "./rule-in-force.ts";
 import type { RequestRule, Rule } from "./rules/rule.ts";
 import { RulesError } from "./rules/rules-error.ts";
 
 /** Rules by kind; in each kind those of the outermost URL first. */
 export interface RulesByKind {
-  readonly requests: readonly ActiveRule[];
+  readonly requests: readonly CompiledRequestRule[];
   readonly connections: readonly ActiveConnections[];
   readonly rates: readonly ActiveRate[];
 }
@@ -25,8 +25,8 @@ const NONE: readonly never[] = [];
 /** All rules that are in force together, found by name and by path. */
 export class RuleSet {
   readonly rules: readonly Rule[];
-  readonly #tree = new PathTree<RuleInForce>(({ rule }) => rule.mode === "shadow");
-  readonly #byName = new Map<string, RuleInForce>();
+  readonly #tree = new PathTree<CompiledRule>(({ rule }) => rule.mode === "shadow");
+  readonly #byName = new Map<string, CompiledRule>();
   /** Whether a target may match two URLs of one rule. */
   #hasLists = false;
   /** Whether all rules limit requests per time, as in most files. */
@@ -43,12 +43,12 @@ export class RuleSet {
       .map((rule) => policiesOf(rule, context.algorithms));
     this.rules = rules;
     this.#isOneKind = policies.length === rules.length;
-    const was = <T extends RuleInForce>(kind: Kind<T>, { name }: Rule): T | undefined => {
+    const was = <T extends CompiledRule>(kind: Kind<T>, { name }: Rule): T | undefined => {
       const found = before === undefined ? undefined : before.#byName.get(name);
       return found instanceof kind ? found : undefined;
     };
     for (const each of policies) {
-      this.#add(new ActiveRule(each, context, was(ActiveRule, each.rule)));
+      this.#add(new CompiledRequestRule(each, context, was(CompiledRequestRule, each.rule)));
     }
     for (const rule of rules) {
       if (rule.quotaUnit === "concurrent-requests") {
@@ -75,7 +75,7 @@ export class RuleSet {
     if (matches === undefined) return undefined;
     const found = this.#hasLists ? [...new Set(matches)] : matches;
     if (!this.#isOneKind) return byKind(found);
-    return { requests: found as readonly ActiveRule[], connections: NONE, rates: NONE };
+    return { requests: found as readonly CompiledRequestRule[], connections: NONE, rates: NONE };
   }
 
   async close(): Promise<void> {
@@ -86,7 +86,7 @@ export class RuleSet {
     ]);
   }
 
-  #add(one: RuleInForce): void {
+  #add(one: CompiledRule): void {
     const { name, urls, exact } = one.rule;
     this.#byName.set(name, one);
     if (urls.length > 1) this.#hasLists = true;
@@ -94,10 +94,14 @@ export class RuleSet {
   }
 }
 
-function byKind(rules: readonly RuleInForce[]): RulesByKind {
-  const of = <T extends RuleInForce>(kind: Kind<T>) =>
+function byKind(rules: readonly CompiledRule[]): RulesByKind {
+  const of = <T extends CompiledRule>(kind: Kind<T>) =>
     rules.filter((one): one is T => one instanceof kind);
-  return { requests: of(ActiveRule), connections: of(ActiveConnections), rates: of(ActiveRate) };
+  return {
+    requests: of(CompiledRequestRule),
+    connections: of(ActiveConnections),
+    rates: of(ActiveRate),
+  };
 }
 
 /** Checks what a reader of rules cannot know: whether this gateway has what the rules need. */

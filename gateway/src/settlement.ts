@@ -1,7 +1,7 @@
 /** What happens to a request's permits once it is refused, or answered. */
 import { type Clock, type Decision, systemClock } from "smooth-limiter";
 import type { Report } from "./actors/guarded.ts";
-import type { OpenAsk } from "./ask.ts";
+import type { OpenCharge } from "./charge.ts";
 import { all, chain, type Maybe, settled } from "./ground/maybe.ts";
 import type { GatewayRequest } from "./request.ts";
 import type { RequestRule } from "./rules/rule.ts";
@@ -9,7 +9,7 @@ import { type Outcome, retryOf, type Verdict } from "./verdict.ts";
 
 /** Blocks the actors that a rule has refused, from now on. */
 export function block(
-  asks: readonly OpenAsk[],
+  asks: readonly OpenCharge[],
   verdict: Verdict<RequestRule>,
 ): Maybe<Verdict<RequestRule>> {
   const refused = new Map(
@@ -39,7 +39,7 @@ export function block(
 
 /** Gives permits back, or takes more, when the request has been answered. */
 export function settleLater(
-  asks: readonly OpenAsk[],
+  asks: readonly OpenCharge[],
   { outcomes }: Verdict<RequestRule>,
   request: GatewayRequest,
   report: Report | undefined,
@@ -73,29 +73,29 @@ function blockedFor(outcome: Outcome<RequestRule>): Outcome<RequestRule> {
  * Whether an actor has used up the limit for good. Permits of requests that are being answered may
  * yet be given back.
  */
-function isUsedUp({ active, actor, isKnown, cost }: OpenAsk, { remaining }: Decision): boolean {
+function isUsedUp({ active, actor, isKnown, cost }: OpenCharge, { remaining }: Decision): boolean {
   if (active.rule.blockMs === undefined) return false;
   const key = active.limits.keyOf(actor, isKnown);
-  return remaining + active.limits.underway.permitsOf(key) < cost;
+  return remaining + active.limits.inFlight.permitsOf(key) < cost;
 }
 
 /** Notes that a request may give its permits back. */
-function begin({ active, actor, isKnown, cost }: OpenAsk): void {
+function begin({ active, actor, isKnown, cost }: OpenCharge): void {
   const { rule, limits } = active;
-  if (rule.blockMs !== undefined) limits.underway.begin(limits.keyOf(actor, isKnown), cost);
+  if (rule.blockMs !== undefined) limits.inFlight.begin(limits.keyOf(actor, isKnown), cost);
 }
 
 /** Notes that it no longer can. */
-function end({ active, actor, isKnown, cost }: OpenAsk): void {
+function end({ active, actor, isKnown, cost }: OpenCharge): void {
   const { rule, limits } = active;
-  if (rule.blockMs !== undefined) limits.underway.end(limits.keyOf(actor, isKnown), cost);
+  if (rule.blockMs !== undefined) limits.inFlight.end(limits.keyOf(actor, isKnown), cost);
 }
 
 /** The lowest status of a failure. */
 const FAILURE = 400;
 
 function settle(
-  { active, cost, limiter }: OpenAsk,
+  { active, cost, limiter }: OpenCharge,
   isGone: boolean,
   status: number | undefined,
   request: GatewayRequest,

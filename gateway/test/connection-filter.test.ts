@@ -29,7 +29,7 @@ const open = (rules: Rules, options: Partial<GatewayOptions> = {}) =>
   });
 
 /** A request, and a function that ends it. */
-function underway(
+function inFlight(
   more: { url?: string; account?: string; remoteAddress?: string; method?: string } = {},
 ): { request: GatewayRequest; end: () => void } {
   const { url = "/", account, ...rest } = more;
@@ -42,14 +42,14 @@ function underway(
   };
 }
 
-type Underway = ReturnType<typeof underway>;
+type InFlightPermits = ReturnType<typeof inFlight>;
 
-const enter = (gateway: Gateway, who: Underway) => gateway.check(who.request) as Verdict;
+const enter = (gateway: Gateway, who: InFlightPermits) => gateway.check(who.request) as Verdict;
 
 test("as many requests of each actor at once as the rule says, until they are over", async () => {
   const gateway = await open([{ actor: "account", connections: 2, name: "conn" }]);
-  const [one, two, three] = ["ann", "ann", "ann"].map((account) => underway({ account }));
-  const first = enter(gateway, one as Underway);
+  const [one, two, three] = ["ann", "ann", "ann"].map((account) => inFlight({ account }));
+  const first = enter(gateway, one as InFlightPermits);
   assert.equal([first.allowed, first.retryMs, first.waitedMs], [true, 0, 0]);
   assert.equal(
     first.outcomes.map(({ rule, actor, allowed, decision }) => [
@@ -58,15 +58,15 @@ test("as many requests of each actor at once as the rule says, until they are ov
     ]),
     [["conn", "ann", true, 2, 1, 0]],
   );
-  assert.ok(enter(gateway, two as Underway).allowed);
-  const refused = enter(gateway, three as Underway);
+  assert.ok(enter(gateway, two as InFlightPermits).allowed);
+  const refused = enter(gateway, three as InFlightPermits);
   assert.equal([refused.allowed, refused.retryMs], [false, 1000]);
   assert.is(refused.outcomes[0]?.rule.quotaUnit, "concurrent-requests");
-  assert.ok(enter(gateway, underway({ account: "bob" })).allowed);
+  assert.ok(enter(gateway, inFlight({ account: "bob" })).allowed);
   one?.end();
   one?.end();
-  assert.ok(enter(gateway, three as Underway).allowed);
-  assert.not.ok(enter(gateway, underway({ account: "ann" })).allowed);
+  assert.ok(enter(gateway, three as InFlightPermits).allowed);
+  assert.not.ok(enter(gateway, inFlight({ account: "ann" })).allowed);
   assert.equal(gateway.stats.conn, { passed: 4, waited: 0, refused: 2, refusedElsewhere: 0 });
 });
 
@@ -80,7 +80,7 @@ test("a request without a value counts by its device, or as the rule says", asyn
   ] as const) {
     const gateway = await open([{ actor: "account", connections: 1, whenActorMissing }]);
     assert.equal(
-      [one, one, two].map((remoteAddress) => enter(gateway, underway({ remoteAddress })).allowed),
+      [one, one, two].map((remoteAddress) => enter(gateway, inFlight({ remoteAddress })).allowed),
       allowed,
       whenActorMissing,
     );
@@ -90,7 +90,7 @@ test("a request without a value counts by its device, or as the rule says", asyn
 test("behind a proxy a request without a value counts by its client's address", async () => {
   const gateway = await open([{ actor: "account", connections: 1 }], { trustedProxies: 1 });
   const from = (address: string) => {
-    const { request: base } = underway();
+    const { request: base } = inFlight();
     return gateway.check({
       ...base,
       header: (name) => (name === "x-forwarded-for" ? address : undefined),
@@ -117,7 +117,7 @@ test("overrides, exemptions, methods and paths", async () => {
     actors: { account: fromHeader("account") },
   });
   const passes = (account: string, url = "/films/a", method = "GET") =>
-    [1, 2, 3].map(() => enter(gateway, underway({ account, url, method })).allowed);
+    [1, 2, 3].map(() => enter(gateway, inFlight({ account, url, method })).allowed);
   assert.equal(passes("ann"), [true, false, false]);
   assert.equal(passes("gold"), [true, true, false]);
   for (const every of [
@@ -135,7 +135,7 @@ test("a shadow rule reports what it would refuse, and refuses nothing", async ()
     { actor: "all", connections: 1, mode: "shadow", name: "dry" },
     { actor: "all", connections: 3 },
   ]);
-  const verdicts = [1, 2, 3, 4].map(() => enter(gateway, underway()));
+  const verdicts = [1, 2, 3, 4].map(() => enter(gateway, inFlight()));
   assert.equal(
     verdicts.map(({ allowed, outcomes }) => [allowed, outcomes[0]?.allowed]),
     [
@@ -153,7 +153,7 @@ test("a request takes a place under all rules or under none", async () => {
     { actor: "all", connections: 3, name: "all" },
     { actor: "device", connections: 1, name: "device" },
   ]);
-  const from = (remoteAddress: string) => underway({ remoteAddress });
+  const from = (remoteAddress: string) => inFlight({ remoteAddress });
   assert.ok(enter(gateway, from("192.0.2.1")).allowed);
   for (let i = 0; i < 10; i++) assert.not.ok(enter(gateway, from("192.0.2.1")).allowed);
   assert.ok(enter(gateway, from("192.0.2.2")).allowed);
@@ -167,24 +167,24 @@ test("a request that another rule refuses leaves its place at once, and is charg
     { actor: "all", connections: 1, name: "conn" },
     { actor: "all", unit: "hour", rpu: 2, algo: "window", name: "rate" },
   ]);
-  const first = underway();
+  const first = inFlight();
   assert.ok(enter(gateway, first).allowed);
-  const second = enter(gateway, underway());
+  const second = enter(gateway, inFlight());
   assert.equal(
     second.outcomes.map(({ rule }) => rule.name),
     ["conn"],
   );
   first.end();
-  const last = underway();
+  const last = inFlight();
   assert.ok(enter(gateway, last).allowed);
   last.end();
   for (let i = 0; i < 3; i++) {
-    const { allowed, outcomes } = enter(gateway, underway());
+    const { allowed, outcomes } = enter(gateway, inFlight());
     assert.equal([allowed, outcomes.map(({ allowed }) => allowed)], [false, [true, false]]);
   }
   assert.equal(gateway.stats.conn, { passed: 2, waited: 0, refused: 1, refusedElsewhere: 3 });
   await gateway.reset({ rule: "rate" });
-  assert.ok(enter(gateway, underway()).allowed);
+  assert.ok(enter(gateway, inFlight()).allowed);
 });
 
 test("a request that waits for its turn keeps its place, and a client that leaves frees it", async () => {
@@ -196,30 +196,30 @@ test("a request that waits for its turn keeps its place, and a client that leave
     ],
     { clock },
   );
-  const first = underway();
+  const first = inFlight();
   assert.ok((await gateway.check(first.request)).allowed);
-  const second = underway();
+  const second = inFlight();
   const controller = new AbortController();
   const waiting = Promise.resolve(
     gateway.check({ ...second.request, signal: controller.signal }),
   ).catch((error: Error) => error.name);
-  assert.not.ok(enter(gateway, underway()).allowed);
+  assert.not.ok(enter(gateway, inFlight()).allowed);
   controller.abort();
   assert.is(await waiting, "AbortError");
-  assert.ok((gateway.peek(underway().request) as Verdict).allowed);
+  assert.ok((gateway.peek(inFlight().request) as Verdict).allowed);
   first.end();
   second.end();
-  const third = Promise.resolve(gateway.check(underway().request)).catch(
+  const third = Promise.resolve(gateway.check(inFlight().request)).catch(
     (error: Error) => error.name,
   );
   await gateway.close();
   assert.is(await third, "ReservationCancelledError");
-  assert.ok((gateway.peek(underway().request) as Verdict).allowed, "a failure frees the place");
+  assert.ok((gateway.peek(inFlight().request) as Verdict).allowed, "a failure frees the place");
 });
 
 test("peek takes no place, and reset is for rules that count requests per time", async () => {
   const gateway = await open([{ actor: "all", connections: 1, name: "conn" }]);
-  const peek = () => gateway.peek(underway().request) as Verdict;
+  const peek = () => gateway.peek(inFlight().request) as Verdict;
   assert.equal(
     [peek(), peek()].map(({ allowed, outcomes }) => [allowed, outcomes[0]?.decision.remaining]),
     [
@@ -227,7 +227,7 @@ test("peek takes no place, and reset is for rules that count requests per time",
       [true, 1],
     ],
   );
-  enter(gateway, underway());
+  enter(gateway, inFlight());
   assert.equal([peek().allowed, peek().retryMs], [false, 1000]);
   let message = "";
   await gateway.reset({ rule: "conn" }).catch((error: Error) => {
@@ -258,21 +258,21 @@ test("a changed number applies to new requests, and those in progress keep their
     changed();
     for (let i = 0; i < 5; i++) await new Promise(setImmediate);
   };
-  const [one, two] = [underway(), underway()];
+  const [one, two] = [inFlight(), inFlight()];
   assert.ok(enter(gateway, one).allowed && enter(gateway, two).allowed);
   await apply("[{ actor: all, connections: 3, name: conn }]");
-  assert.ok(enter(gateway, underway()).allowed);
-  assert.not.ok(enter(gateway, underway()).allowed);
+  assert.ok(enter(gateway, inFlight()).allowed);
+  assert.not.ok(enter(gateway, inFlight()).allowed);
   await apply("[{ actor: all, connections: 2, name: conn }]");
   one.end();
-  assert.not.ok(enter(gateway, underway()).allowed, "two are in progress");
+  assert.not.ok(enter(gateway, inFlight()).allowed, "two are in progress");
   two.end();
-  assert.ok(enter(gateway, underway()).allowed);
+  assert.ok(enter(gateway, inFlight()).allowed);
   await apply("[{ actor: device, connections: 1, name: conn }]");
-  assert.ok(enter(gateway, underway()).allowed, "another actor is another count");
+  assert.ok(enter(gateway, inFlight()).allowed, "another actor is another count");
   await apply("[{ actor: all, unit: hour, rpu: 1, name: conn }]");
   assert.equal(
-    [1, 2].map(() => enter(gateway, underway()).allowed),
+    [1, 2].map(() => enter(gateway, inFlight()).allowed),
     [true, false],
   );
   assert.equal(Object.keys(gateway.stats), ["conn"]);
@@ -303,7 +303,7 @@ test("an actor that returns a promise, and one that fails", async () => {
   });
   const errors: unknown[] = [];
   const passes = async (account: string) =>
-    (await gateway.check(underway({ account }).request, (error) => errors.push(error))).allowed;
+    (await gateway.check(inFlight({ account }).request, (error) => errors.push(error))).allowed;
   assert.equal([await passes("ann"), await passes("ann")], [true, false]);
   assert.equal([await passes("bad"), await passes("bad")], [true, false]);
   assert.is(errors.length, 2);
@@ -339,23 +339,23 @@ test("a global rule counts the requests of all instances, and closes what it ope
       { actor: "all", unit: "hour", rpu: 3, name: "rate" },
     ];
     const [one, two] = await Promise.all([open(rules, { redis }), open(rules, { redis })]);
-    const [first, second] = [underway(), underway()];
+    const [first, second] = [inFlight(), inFlight()];
     assert.ok((await one.check(first.request)).allowed);
-    assert.is((await two.peek(underway().request)).outcomes[0]?.decision.remaining, 1);
+    assert.is((await two.peek(inFlight().request)).outcomes[0]?.decision.remaining, 1);
     assert.ok((await two.check(second.request)).allowed);
-    const refused = await one.check(underway().request);
+    const refused = await one.check(inFlight().request);
     assert.equal(
       [refused.allowed, refused.retryMs, refused.outcomes.map(({ rule }) => rule.name)],
       [false, 1000, ["conn"]],
     );
-    assert.not.ok((await one.peek(underway().request)).allowed);
-    assert.ok((await one.check(underway({ remoteAddress: "192.0.2.9" }).request)).allowed);
+    assert.not.ok((await one.peek(inFlight().request)).allowed);
+    assert.ok((await one.check(inFlight({ remoteAddress: "192.0.2.9" }).request)).allowed);
     second.end();
-    const isFree = async () => (await one.peek(underway().request)).outcomes[0]?.allowed === true;
+    const isFree = async () => (await one.peek(inFlight().request)).outcomes[0]?.allowed === true;
     for (let i = 0; i < 100 && !(await isFree()); i++) await new Promise((go) => setTimeout(go, 5));
-    assert.ok((await one.check(underway().request)).allowed);
+    assert.ok((await one.check(inFlight().request)).allowed);
     await Promise.all([one.close(), two.close()]);
-    const late = await Promise.resolve(one.check(underway().request)).catch(
+    const late = await Promise.resolve(one.check(inFlight().request)).catch(
       (error: Error) => error.name,
     );
     assert.is(late, "LimiterClosedError");
@@ -371,14 +371,14 @@ test("while Redis is away each instance gives its share, or rejects; a shadow ru
   const options = { redis, timeoutMs: 50 };
   const rule = { actor: "all", connections: 1, scope: "global" } as const;
   const local = await open([rule], { ...options, instances: 1 });
-  assert.ok((await local.check(underway().request)).allowed);
-  assert.not.ok((await local.check(underway().request)).allowed);
+  assert.ok((await local.check(inFlight().request)).allowed);
+  assert.not.ok((await local.check(inFlight().request)).allowed);
   const strict = await open([{ actor: "all", connections: 1, name: "near" }, rule], {
     ...options,
     whenUnavailable: "throw",
   });
   for (let i = 0; i < 2; i++) {
-    const failed = await Promise.resolve(strict.check(underway().request)).catch(
+    const failed = await Promise.resolve(strict.check(inFlight().request)).catch(
       (error: Error) => error.name,
     );
     assert.is(failed, "StoreUnavailableError", "the place of the local rule is free again");
@@ -387,7 +387,7 @@ test("while Redis is away each instance gives its share, or rejects; a shadow ru
     ...options,
     whenUnavailable: "throw",
   });
-  const { allowed, outcomes } = await shadow.check(underway().request);
+  const { allowed, outcomes } = await shadow.check(inFlight().request);
   assert.equal([allowed, outcomes.length], [true, 0]);
   await Promise.all([local.close(), strict.close(), shadow.close()]);
 });

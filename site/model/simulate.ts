@@ -163,8 +163,8 @@ export class Run {
 /** Runs the whole traffic in virtual time, at once. */
 export async function simulate(settings: Settings, setup = setupOf(settings)): Promise<Series> {
   const clock = Object.assign(new FakeClock(), { epochMs: epochOf(settings) });
-  const { run, moments, deeds } = prepared(settings, setup, clock);
-  for (const [i, deed] of deeds.entries()) {
+  const { run, moments, actions } = prepared(settings, setup, clock);
+  for (const [i, deed] of actions.entries()) {
     await clock.advance(Math.max(0, Number(moments[i]) - clock.now()));
     deed();
   }
@@ -191,13 +191,13 @@ export function live(
     wakeAt: (ms, wake) => systemClock.wakeAt(ms + start, wake),
     epochMs: epochOf(settings),
   };
-  const { run, moments, deeds } = prepared(settings, setupOf(settings), clock);
+  const { run, moments, actions } = prepared(settings, setupOf(settings), clock);
   let next = 0;
   const go = () => {
     if (signal.aborted) return;
-    while (next < deeds.length && Number(moments[next]) <= clock.now()) deeds[next++]?.();
+    while (next < actions.length && Number(moments[next]) <= clock.now()) actions[next++]?.();
     onChange(run.series);
-    if (next < deeds.length) clock.wakeAt(Number(moments[next]), go);
+    if (next < actions.length) clock.wakeAt(Number(moments[next]), go);
     else onEnd();
   };
   go();
@@ -225,7 +225,7 @@ function prepared(settings: Settings, setup: Setup, clock: Clock) {
   }));
   // a look comes before the requests of its instant
   const all = [...looks, ...asks].sort((a, b) => a.atMs - b.atMs);
-  return { run, moments: all.map(({ atMs }) => atMs), deeds: all.map(({ deed }) => deed) };
+  return { run, moments: all.map(({ atMs }) => atMs), actions: all.map(({ deed }) => deed) };
 }
 
 /** The most permits that may have started at an instant, counted from the beginning. */

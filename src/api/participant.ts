@@ -16,7 +16,7 @@ import type {
   TryOptions,
   WaitOptions,
 } from "./limiter-api.ts";
-import { type BacklogLimiter, reserveBehind } from "./reserve-behind.ts";
+import { reserveAwaited, type SequenceLimiter } from "./reserve-awaited.ts";
 import type { CallStats } from "./stats.ts";
 
 /** The answer of one limiter to a request. */
@@ -137,7 +137,9 @@ export interface SlotsQueue {
 export const asParticipant: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/member`);
 
 /** What `takeTogether` and `acquireAll` need of a limiter, for one share. */
-export interface BoundLimiter extends Pick<Limiter, "peek" | "reserve" | "refund">, BacklogLimiter {
+export interface BoundLimiter
+  extends Pick<Limiter, "peek" | "reserve" | "refund">,
+    SequenceLimiter {
   [asParticipant](): LocalAsked | RateParticipant;
 }
 
@@ -146,7 +148,7 @@ export const isFair: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/is-fa
 /** A limiter that may be fair. */
 export interface SharedLimiter
   extends Pick<Limiter, "peek" | "reserve" | "refund">,
-    BacklogLimiter {
+    SequenceLimiter {
   readonly [isFair]: boolean;
   [asParticipant](options?: ShareOptions): LocalAsked | RateParticipant;
 }
@@ -161,7 +163,7 @@ export function boundTo(limiter: SharedLimiter, share: ShareOptions): BoundLimit
     peek: (permits) => limiter.peek(permits, share),
     reserve: (permits) => limiter.reserve(permits, share),
     refund: (permits) => limiter.refund(permits),
-    [reserveBehind]: (permits, backlog) => limiter[reserveBehind](permits, backlog, share),
+    [reserveAwaited]: (permits, sequence) => limiter[reserveAwaited](permits, sequence, share),
     [asParticipant]: () => limiter[asParticipant](share),
   };
 }

@@ -47,7 +47,7 @@ import {
   type Subrequest,
   type Taken,
 } from "../api/participant.ts";
-import { reserveBehind } from "../api/reserve-behind.ts";
+import { reserveAwaited } from "../api/reserve-awaited.ts";
 import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { Permits } from "../ground/permits.ts";
 import { binds, type Together, takeTogether, undoAll } from "./all-or-none.ts";
@@ -238,8 +238,8 @@ async function waitFor(
     return undefined;
   }
   // with a time-out no later caller may overtake it
-  const isOvertaken = leftMs === Infinity && reserveBehind in limiter;
-  const reserved = isOvertaken ? limiter[reserveBehind](permits) : limiter.reserve(permits);
+  const isOvertaken = leftMs === Infinity && reserveAwaited in limiter;
+  const reserved = isOvertaken ? limiter[reserveAwaited](permits) : limiter.reserve(permits);
   const reservation = reserved instanceof Promise ? await reserved : reserved;
   kept.push({ reservation, undo: () => reservation.undo() });
   if (reservation.waitMs > leftMs) return undefined;

@@ -3,10 +3,10 @@ interface Process {
   off(event: "beforeExit", listener: () => void): void;
 }
 
-const deeds = new Set<() => void>();
+const actions = new Set<() => void>();
 
 const runAll = (): void => {
-  for (const action of [...deeds]) action();
+  for (const action of [...actions]) action();
 };
 
 /**
@@ -16,10 +16,10 @@ const runAll = (): void => {
  * @returns a function that removes it again
  */
 export function atExit(action: () => void): () => void {
-  if (deeds.size === 0) platform()?.on("beforeExit", runAll);
-  deeds.add(action);
+  if (actions.size === 0) platform()?.on("beforeExit", runAll);
+  actions.add(action);
   return () => {
-    if (deeds.delete(action) && deeds.size === 0) platform()?.off("beforeExit", runAll);
+    if (actions.delete(action) && actions.size === 0) platform()?.off("beforeExit", runAll);
   };
 }
 

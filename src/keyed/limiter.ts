@@ -11,7 +11,7 @@ import type {
 } from "../api/limiter-api.ts";
 import { checkTryOptions, isTryOptions } from "../api/options.ts";
 import { asParticipant, isFair, type LocalAsked, type SharedLimiter } from "../api/participant.ts";
-import { type Backlog, reserveBehind } from "../api/reserve-behind.ts";
+import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import type { Counted, LimiterStats } from "../api/stats.ts";
 import { CREATE, checkCreated, checkText } from "../ground/check.ts";
 import { TooManyKeysError } from "../ground/errors.ts";
@@ -175,9 +175,13 @@ export class KeyLimiter implements SharedLimiter {
     return this.#keys.peek(this.#key, permits, options);
   }
 
-  [reserveBehind](permits: Permits, backlog?: Backlog, options?: ShareOptions): LocalReservation {
+  [reserveAwaited](
+    permits: Permits,
+    sequence?: RequestSequence,
+    options?: ShareOptions,
+  ): LocalReservation {
     this.#keys.checkShare(permits, options);
-    return this.#keys.wake(this.#key, permits)[reserveBehind](permits, backlog, options);
+    return this.#keys.wake(this.#key, permits)[reserveAwaited](permits, sequence, options);
   }
 
   get [isFair](): boolean {

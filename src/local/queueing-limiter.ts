@@ -22,7 +22,7 @@ import {
   shareIn,
 } from "../api/options.ts";
 import { asParticipant, isFair, type LocalAsked, type SharedLimiter } from "../api/participant.ts";
-import { type Backlog, reserveBehind } from "../api/reserve-behind.ts";
+import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import { CallStats, type Counted, type LimiterStats } from "../api/stats.ts";
 import type { FairEntry } from "../fair/fair-entry.ts";
 import { atLeastZero, checkNumber } from "../ground/check.ts";
@@ -158,24 +158,28 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     return this.#reserve(permits, options);
   }
 
-  [reserveBehind](permits: Permits, backlog?: Backlog, options?: ShareOptions): LocalReservation {
-    return this.#reserve(permits, options, backlog, true);
+  [reserveAwaited](
+    permits: Permits,
+    sequence?: RequestSequence,
+    options?: ShareOptions,
+  ): LocalReservation {
+    return this.#reserve(permits, options, sequence, true);
   }
 
   #reserve(
     permits: Permits,
     options: ShareOptions | undefined,
-    backlog?: Backlog,
+    sequence?: RequestSequence,
     isAwaited = false,
   ): LocalReservation {
     const amount = this.#queue.supply.amount(permits);
     const fairEntry = this.#order.entryOf(options, amount);
     const now = this.#queue.now();
-    if (this.#grants(now, amount, fairEntry, backlog?.since)) {
+    if (this.#grants(now, amount, fairEntry, sequence?.since)) {
       return new GrantedReservation(this.#account, this.#queue.supply, permits, amount);
     }
     if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount, fairEntry);
-    if (backlog !== undefined) backlog.since = Math.min(backlog.since, now);
+    if (sequence !== undefined) sequence.since = Math.min(sequence.since, now);
     const waitMs = toMillis(this.#queue.instant(now, amount, fairEntry) - now);
     this.#callStats.granted(amount, waitMs * 1000);
     return new QueuedReservation(

@@ -23,7 +23,7 @@ import {
   type Subrequest,
   takeAtOnce,
 } from "../api/participant.ts";
-import { GaveUpError } from "../api/timeout.ts";
+import { WaitTimeoutError } from "../api/timeout.ts";
 import { AbortGroups } from "../ground/abort-groups.ts";
 import { show } from "../ground/check.ts";
 import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
@@ -187,7 +187,7 @@ class CombinedCall {
       if (endMs < Infinity) {
         const leftMs = Math.max(0, endMs - performance.now());
         // answers in this process may be due in this tick: see MacrotaskGate
-        const expire = () => nextMacrotask(() => stop(new GaveUpError()));
+        const expire = () => nextMacrotask(() => stop(new WaitTimeoutError()));
         timer = setTimeout(expire, Math.min(LONGEST_TIMEOUT_MS, leftMs));
       }
       if (signal?.aborted) stop(signal.reason);

@@ -64,12 +64,12 @@ export class GrantQueue extends WaiterQueue<Grants> {
   }
 
   /** Adds signals that cancel a request that is not in the queue. */
-  heedBeside(waiter: Waiter, signals: Iterable<AbortSignal>): void {
+  heedBeside(waiter: Waiter, signals: readonly AbortSignal[]): void {
     for (const signal of signals) this.signals.add(signal, waiter);
   }
 
   /** Removes those signals. */
-  ignore(waiter: Waiter, signals: Iterable<AbortSignal>): void {
+  ignore(waiter: Waiter, signals: readonly AbortSignal[]): void {
     for (const signal of signals) this.signals.delete(signal, waiter);
   }
 

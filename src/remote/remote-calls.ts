@@ -26,8 +26,8 @@ import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { correct } from "../queue/reservation.ts";
 import type { QueueEntry } from "../queue/waiter.ts";
 import type { Store } from "../stores/store.ts";
+import type { FallbackHost } from "./fallback-limiter.ts";
 import type { Receipts } from "./grants.ts";
-import type { FallbackHost } from "./local-fallback.ts";
 import { PermitLink, type PermitSource } from "./permit-link.ts";
 import {
   type CallOptions,
@@ -102,7 +102,7 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   }
 
   /** A caller of a limiter that serves all callers in order cannot be overtaken. */
-  reserveBehind(permits: Permits, options?: ShareOptions): Promise<Reservation> {
+  reserveAwaited(permits: Permits, options?: ShareOptions): Promise<Reservation> {
     return this.reserve(permits, options);
   }
 
@@ -288,15 +288,15 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
 
   // -- for the waiters and the fallback --
 
-  track(waiter: RemoteWaiter, signals: Iterable<AbortSignal>): void {
+  track(waiter: RemoteWaiter, signals: readonly AbortSignal[]): void {
     // a reservation may be awaited several times, each with a signal
     if (!this.#waiters.has(waiter)) this.#waiters.add(waiter);
-    this.parts.queue.heedBeside(waiter, signals);
+    if (signals.length > 0) this.parts.queue.heedBeside(waiter, signals);
   }
 
-  untrack(waiter: RemoteWaiter, signals: Iterable<AbortSignal>): void {
+  untrack(waiter: RemoteWaiter, signals: readonly AbortSignal[]): void {
     this.#waiters.remove(waiter);
-    this.parts.queue.ignore(waiter, signals);
+    if (signals.length > 0) this.parts.queue.ignore(waiter, signals);
   }
 
   reserved(reservation: ReservedInStore): void {

@@ -20,7 +20,11 @@ import {
   type RateParticipant,
   type SharedLimiter,
 } from "../api/participant.ts";
-import { type Backlog, type BacklogLimiter, reserveBehind } from "../api/reserve-behind.ts";
+import {
+  type RequestSequence,
+  reserveAwaited,
+  type SequenceLimiter,
+} from "../api/reserve-awaited.ts";
 import type { Counted } from "../api/stats.ts";
 import { atLeastZero, checkNumber } from "../ground/check.ts";
 import { asyncDispose } from "../ground/dispose.ts";
@@ -37,7 +41,7 @@ import { RemoteCalls } from "./remote-calls.ts";
 import { counterOf, type Parts, type RemoteOptions, refuseStrict } from "./remote-options.ts";
 
 export class RemoteLimiter
-  implements Face, Counted, BacklogLimiter, SharedLimiter, AsyncDisposable
+  implements Face, Counted, SequenceLimiter, SharedLimiter, AsyncDisposable
 {
   readonly #parts: Parts;
   readonly #storeCalls: RemoteCalls;
@@ -77,12 +81,12 @@ export class RemoteLimiter
     return this.#calls.reserve(permits, options);
   }
 
-  [reserveBehind](
+  [reserveAwaited](
     permits: Permits,
-    _backlog?: Backlog,
+    _backlog?: RequestSequence,
     options?: ShareOptions,
   ): Promise<Reservation> {
-    return this.#calls.reserveBehind(permits, options);
+    return this.#calls.reserveAwaited(permits, options);
   }
 
   decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {

@@ -102,7 +102,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
     if (this.#isDue) return this.waitMs;
     this.host.checkOpen();
     if (signal !== undefined) this.#awaitedUnder.add(signal);
-    this.host.track(this, this.#awaitedUnder);
+    this.host.track(this, [...this.#awaitedUnder]);
     this.#ready ??= new Promise((resolve, reject) => {
       this.#rejectReady = reject;
       this.#alarm = this.host.parts.queue.alarm(this.#instant, () => {
@@ -159,7 +159,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   }
 
   #stopWaiting(): void {
-    this.host.untrack(this, this.#awaitedUnder);
+    this.host.untrack(this, [...this.#awaitedUnder]);
     this.#awaitedUnder.clear();
   }
 

@@ -32,8 +32,8 @@ export interface WaiterHost {
   hasRoom(amount: Amount): boolean;
   full(amount: Amount): Error;
   /** Lets `close()` and the signal end the waiter, until `untrack`. */
-  track(waiter: RemoteWaiter, signals: Iterable<AbortSignal>): void;
-  untrack(waiter: RemoteWaiter, signals: Iterable<AbortSignal>): void;
+  track(waiter: RemoteWaiter, signals: readonly AbortSignal[]): void;
+  untrack(waiter: RemoteWaiter, signals: readonly AbortSignal[]): void;
   /** Counts the reservation as waiting as long as it is pending. */
   reserved(reservation: { readonly isPending: boolean; readonly amount: Amount }): void;
   returnToStore(amount: Amount, granted: Receipts, instant?: number): Promise<void>;

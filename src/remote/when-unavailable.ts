@@ -7,7 +7,7 @@ import type { PolicyList } from "../stores/policies.ts";
 import { openFraction, openWithoutLimit, type Snapshot } from "../stores/state/fraction.ts";
 import type { PolicyState } from "../stores/state/one.ts";
 import type { Answer } from "../stores/store.ts";
-import { type FallbackHost, LocalFallback, type LocalFraction } from "./local-fallback.ts";
+import { type FallbackHost, FallbackLimiter, type LocalFraction } from "./fallback-limiter.ts";
 import {
   type CallOptions,
   type ChangeVerb,
@@ -30,7 +30,7 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalF
   protected readonly parts: Parts;
   protected readonly host: FallbackHost;
   readonly #gate = new MacrotaskGate();
-  #fallback: LocalFallback | undefined;
+  #fallback: FallbackLimiter | undefined;
 
   constructor(parts: Parts, host: FallbackHost) {
     super();
@@ -70,7 +70,7 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalF
 
   get #here(): Fallback {
     if (this.#fallback === undefined) {
-      this.#fallback = new LocalFallback(this.parts, this.host, this);
+      this.#fallback = new FallbackLimiter(this.parts, this.host, this);
       // callers with permits promised by the store go first
       this.#fallback.holdFor(Math.max(this.heldFor, this.parts.queue.end - this.parts.queue.now()));
     }

@@ -1,6 +1,6 @@
 /** Fair limiters on a store in a combination: whose turn it is, and which share pays. */
 import * as assert from "uvu/assert";
-import { reserveBehind } from "../../src/api/reserve-behind.ts";
+import { reserveAwaited } from "../../src/api/reserve-awaited.ts";
 import { allOf, fairShares, RateLimiter, smoothBursty, takeFromAll } from "../../src/index.ts";
 import type { RemoteLimiter } from "../../src/remote/remote-limiter.ts";
 import { casStore, StoreLimiter } from "../../src/store.ts";
@@ -76,7 +76,7 @@ test("what a combination gives back is refunded to the share", async () => {
   assert.is(await limiter.tryAcquire(1, { timeoutMs: 50, share: "a" }), false);
   const { undo } = await takeFromAll([{ limiter: fair, timeoutMs: 1000 }]);
   await undo();
-  const waiting = (fair as unknown as RemoteLimiter)[reserveBehind](5, undefined, {
+  const waiting = (fair as unknown as RemoteLimiter)[reserveAwaited](5, undefined, {
     share: "a",
   });
   await clock.advance(100);

@@ -270,11 +270,11 @@ test("values of any length are counted separately, in memory that does not grow 
   }
 });
 
-async function warnings(deed: () => Promise<unknown>): Promise<string[]> {
+async function warnings(action: () => Promise<unknown>): Promise<string[]> {
   const seen: string[] = [];
   const listen = (warning: Error & { code?: string }) => seen.push(`${warning.code}`);
   process.on("warning", listen);
-  await deed();
+  await action();
   await new Promise((resolve) => setImmediate(resolve));
   process.off("warning", listen);
   return seen;

@@ -2,14 +2,18 @@
  * Requests permits from the limiter for the next jobs.
  *
  * A limiter in this process answers at once, so one request is enough: jobs that wait while places are free
- * are a `Backlog`, so a late timer costs them nothing. A limiter on Redis answers after
+ * are a `RequestSequence`, so a late timer costs them nothing. A limiter on Redis answers after
  * a round trip. So there is one request for each free place, and as many jobs can start in one round trip
  * as there are places. The requests are in the order of their jobs. When other jobs with other costs
  * become the next ones, all requests from the first that does not fit are given up and made again.
  */
 
 import type { Limiter, Reservation, ShareOptions } from "../../api/limiter-api.ts";
-import { Backlog, type BacklogLimiter, reserveBehind } from "../../api/reserve-behind.ts";
+import {
+  RequestSequence,
+  reserveAwaited,
+  type SequenceLimiter,
+} from "../../api/reserve-awaited.ts";
 import type { Permits } from "../../ground/permits.ts";
 import type { JobHeap } from "./job-heap.ts";
 
@@ -42,7 +46,7 @@ export class PermitRequests {
   readonly #onChange: () => void;
   readonly #requests: Request[] = [];
   /** Jobs that wait while places are free; a limiter in this process accounts them like waiters. */
-  readonly #backlog = new Backlog();
+  readonly #sequence = new RequestSequence();
   #repliesLater = false;
 
   /**
@@ -66,7 +70,7 @@ export class PermitRequests {
   next(jobs: JobHeap, places: number): Pass | undefined {
     const permits = places > 0 ? jobs.nextPermits : undefined;
     if (permits === undefined) {
-      this.#backlog.end();
+      this.#sequence.end();
       this.#giveUpFrom(0);
       return undefined;
     }
@@ -91,7 +95,7 @@ export class PermitRequests {
   #request(permits: Permits): Pass | undefined {
     let answer: Reservation | Promise<Reservation>;
     try {
-      answer = reserve(this.#limiter, permits, this.#backlog, this.#share);
+      answer = reserve(this.#limiter, permits, this.#sequence, this.#share);
       this.#repliesLater = isLater(answer);
     } catch (error) {
       if (this.#requests.length === 0) return new Refusal(error);
@@ -138,12 +142,12 @@ export class PermitRequests {
 }
 
 function reserve(
-  limiter: Limiter | BacklogLimiter,
+  limiter: Limiter | SequenceLimiter,
   permits: Permits,
-  backlog: Backlog,
+  sequence: RequestSequence,
   share: ShareOptions | undefined,
 ): Reservation | Promise<Reservation> {
-  if (reserveBehind in limiter) return limiter[reserveBehind](permits, backlog, share);
+  if (reserveAwaited in limiter) return limiter[reserveAwaited](permits, sequence, share);
   return limiter.reserve(permits, share);
 }
 

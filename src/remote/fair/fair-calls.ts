@@ -24,22 +24,22 @@ import type { Permits } from "../../ground/permits.ts";
 import type { Order } from "../../queue/order.ts";
 import type { RemoteCalls } from "../remote-calls.ts";
 import { RemoteReservation } from "../remote-reservation.ts";
-import type { FairCall, FairRequest } from "./fair-call.ts";
 import { FairEstimate } from "./fair-estimate.ts";
-import { FairQueue } from "./fair-queue.ts";
+import type { FairRequest, OrderedCaller } from "./ordered-caller.ts";
 import { WaitingReservation } from "./waiting-reservation.ts";
+import { WindowedCallers } from "./windowed-callers.ts";
 
 export class FairCalls {
   /** The queue behind this one: it asks the store. */
   readonly #store: RemoteCalls;
   readonly #order: Order;
-  readonly #queue: FairQueue;
+  readonly #queue: WindowedCallers;
   readonly #outlook: FairEstimate;
 
   constructor(store: RemoteCalls, order: Order) {
     this.#store = store;
     this.#order = order;
-    this.#queue = new FairQueue(store, order.ranks() as Ranks<FairCall>);
+    this.#queue = new WindowedCallers(store, order.ranks() as Ranks<OrderedCaller>);
     this.#outlook = new FairEstimate(store, this.#queue);
   }
 
@@ -53,7 +53,7 @@ export class FairCalls {
     permits: Permits,
     options: WaitOptions | undefined,
     resolve: (outcome: never) => void,
-  ): FairCall {
+  ): OrderedCaller {
     const asked = this.#asked(permits, options, Infinity, checkWaitOptions(options));
     this.#store.checkOpen();
     return this.#queue.enter(asked, false, resolve);
@@ -85,7 +85,7 @@ export class FairCalls {
   }
 
   /** Refuses a call as soon as it is clear that it cannot be granted within its time-out. */
-  async #refuseIfLate(call: FairCall): Promise<void> {
+  async #refuseIfLate(call: OrderedCaller): Promise<void> {
     const waitMs = await this.#outlook.waitOf(call).catch(() => undefined);
     if (waitMs === undefined || !call.isInLine) return;
     if (this.#queue.now() + toMicros(waitMs) > call.deadline) this.#queue.expire(call);
@@ -114,7 +114,7 @@ export class FairCalls {
   }
 
   /** For a caller that waits for the reservation at once: others may overtake it. */
-  async reserveBehind(permits: Permits, options?: ShareOptions): Promise<Reservation> {
+  async reserveAwaited(permits: Permits, options?: ShareOptions): Promise<Reservation> {
     const enter = (resolve: (outcome: never) => void) => this.#acquire(permits, options, resolve);
     const reservation = new WaitingReservation(this.#store, this.#queue.ranks, permits, enter);
     const { call, granted } = reservation;
@@ -180,7 +180,10 @@ export class FairCalls {
   ): FairRequest {
     signal?.throwIfAborted();
     const amount = this.#store.parts.policyState.amount(permits);
-    const fairEntry = this.#order.entryOf<FairCall>(options, amount) as FairEntry<FairCall>;
+    const fairEntry = this.#order.entryOf<OrderedCaller>(
+      options,
+      amount,
+    ) as FairEntry<OrderedCaller>;
     return { permits, amount, longest, signal, fairEntry };
   }
 }

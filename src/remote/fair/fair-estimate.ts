@@ -4,20 +4,20 @@ import { toMillis } from "../../ground/clock.ts";
 import type { Amount } from "../../ground/permits.ts";
 import { openFraction } from "../../stores/state/fraction.ts";
 import type { RemoteCalls } from "../remote-calls.ts";
-import type { FairRequest } from "./fair-call.ts";
-import type { FairQueue } from "./fair-queue.ts";
+import type { FairRequest } from "./ordered-caller.ts";
+import type { WindowedCallers } from "./windowed-callers.ts";
 
 type Asked = Pick<FairRequest, "amount" | "fairEntry">;
 
 /** Computes how long calls of a fair limiter on a store wait: in the store, and behind calls in this process. */
 export class FairEstimate {
   readonly #store: RemoteCalls;
-  readonly #queue: FairQueue;
+  readonly #queue: WindowedCallers;
   readonly #names: readonly string[];
   /** The request for the wait of calls while it is in flight, and its amount. */
   #peeked: Promise<{ readonly decision: Decision; readonly amount: Amount }> | undefined;
 
-  constructor(store: RemoteCalls, queue: FairQueue) {
+  constructor(store: RemoteCalls, queue: WindowedCallers) {
     this.#store = store;
     this.#queue = queue;
     this.#names = store.parts.declared.names;

@@ -5,26 +5,26 @@ import { atLeastZero } from "../../ground/check.ts";
 import { ReservationCancelledError } from "../../ground/errors.ts";
 import type { Amount, Permits } from "../../ground/permits.ts";
 import type { RemoteCalls } from "../remote-calls.ts";
-import type { FairCall } from "./fair-call.ts";
+import type { OrderedCaller } from "./ordered-caller.ts";
 
 /** A call that waits in fair order: others may overtake it until the store has it. */
 export class WaitingReservation implements Reservation {
   readonly permits: Permits;
   waitMs = 0;
-  readonly call: FairCall;
+  readonly call: OrderedCaller;
   /** Resolves to how long the call has waited, ms. */
   readonly granted: Promise<number>;
   readonly #store: RemoteCalls;
-  readonly #ranks: Ranks<FairCall>;
+  readonly #ranks: Ranks<OrderedCaller>;
   #taken: Amount;
   #state: "waiting" | "granted" | "left" | "undone" = "waiting";
 
   /** @param enter makes the call */
   constructor(
     store: RemoteCalls,
-    ranks: Ranks<FairCall>,
+    ranks: Ranks<OrderedCaller>,
     permits: Permits,
-    enter: (resolve: (outcome: number | Promise<never>) => void) => FairCall,
+    enter: (resolve: (outcome: number | Promise<never>) => void) => OrderedCaller,
   ) {
     let settle = (_: number | Promise<never>) => {};
     this.granted = new Promise((resolve) => {

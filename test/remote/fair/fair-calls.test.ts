@@ -1,6 +1,6 @@
 import { getEventListeners } from "node:events";
 import * as assert from "uvu/assert";
-import { reserveBehind } from "../../../src/api/reserve-behind.ts";
+import { reserveAwaited } from "../../../src/api/reserve-awaited.ts";
 import { diagnostics, type WaitMessage } from "../../../src/ground/diagnostics.ts";
 import {
   fairShares,
@@ -561,7 +561,7 @@ async function withReservations() {
   const made = await busy();
   const fair = made.limiter as unknown as RemoteLimiter;
   const reserve = (share: string, permits = 1) =>
-    fair[reserveBehind](permits, undefined, { share });
+    fair[reserveAwaited](permits, undefined, { share });
   return { ...made, reserve };
 }
 
@@ -611,7 +611,7 @@ waiting("settle corrects what was used, by policy", async () => {
   assert.is((await limiter.peek()).waitMs, 0);
   const policies = { a: tenASecond, b: tenASecond };
   const named = (await busy({}, policies)).limiter as unknown as RemoteLimiter;
-  const both = await named[reserveBehind]({ a: 1 });
+  const both = await named[reserveAwaited]({ a: 1 });
   await both.settle({ a: 3, b: 0 });
   await both.settle({ a: 0 });
 });

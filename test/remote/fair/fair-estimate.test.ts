@@ -1,6 +1,6 @@
 /** What a fair limiter on a store asks about the waits of its callers. */
 import * as assert from "uvu/assert";
-import { reserveBehind } from "../../../src/api/reserve-behind.ts";
+import { reserveAwaited } from "../../../src/api/reserve-awaited.ts";
 import { fairShares, fixedWindow, smoothBursty, tokenBucket } from "../../../src/index.ts";
 import type { RemoteLimiter } from "../../../src/remote/remote-limiter.ts";
 import { StoreLimiter } from "../../../src/store.ts";
@@ -72,7 +72,7 @@ test("calls for different amounts share it, and each gets its own wait", async (
   const first = Array.from({ length: 2 }, () => watch(clock, limiter.acquire(1, { share: "a" })));
   await clock.advance(0);
   const [one, five] = [1, 5].map((permits) =>
-    watch(clock, fair[reserveBehind](permits, undefined, { share: `${permits}` })),
+    watch(clock, fair[reserveAwaited](permits, undefined, { share: `${permits}` })),
   );
   const late = watch(clock, limiter.tryAcquire(5, { timeoutMs: 500, share: "b" }));
   const soon = watch(clock, limiter.tryAcquire(1, { timeoutMs: 1500, share: "b" }));

@@ -28,7 +28,7 @@ interface Change {
   readonly plan: string;
   /** What JSON says of it, besides the key. */
   readonly facts?: Readonly<Record<string, unknown>>;
-  readonly deed: () => Promise<unknown>;
+  readonly action: () => Promise<unknown>;
   /** Whether there is anything to do. Default true. */
   readonly isNeeded?: boolean;
 }
@@ -68,7 +68,7 @@ export function addRateChanges(add: Add): void {
       return {
         plan: `${key}: from ${rateOf(now)} to ${rate} permits per second, for all code that declares ${rateOf(was)} per second; code that declares other numbers, or keeps its limit in a key (limitKey), does not follow`,
         facts: { was: rateOf(now), declared: rateOf(was), rate },
-        deed: () => withLimiter(redis, key, stored, (limiter) => limiter.update(policies)),
+        action: () => withLimiter(redis, key, stored, (limiter) => limiter.update(policies)),
       };
     },
   )
@@ -82,7 +82,7 @@ export function addRateChanges(add: Add): void {
     return {
       plan: `${key}: ${what} the declared ${declared.join(" and ")} permits per second`,
       facts: { declared },
-      deed: () => withLimiter(redis, key, stored, (limiter) => limiter.resetPolicies()),
+      action: () => withLimiter(redis, key, stored, (limiter) => limiter.resetPolicies()),
       isNeeded: stored.isSet,
     };
   });
@@ -91,7 +91,7 @@ export function addRateChanges(add: Add): void {
     const stored = await requireRate(redis, key);
     return {
       plan: `${key}: clears what was used, charged and paused; numbers that were set stay in force`,
-      deed: () => withLimiter(redis, key, stored, (limiter) => limiter.reset()),
+      action: () => withLimiter(redis, key, stored, (limiter) => limiter.reset()),
     };
   });
 
@@ -100,7 +100,7 @@ export function addRateChanges(add: Add): void {
     return {
       plan: `${key}: grants no call for ${duration(ms)}; calls that were promised an instant keep it`,
       facts: { ms },
-      deed: () => withLimiter(redis, key, stored, (limiter) => limiter.pause(ms)),
+      action: () => withLimiter(redis, key, stored, (limiter) => limiter.pause(ms)),
     };
   }).argument("<ms>", "how long, ms", positive);
 }
@@ -121,7 +121,7 @@ export function addLimitChanges(add: Add): void {
       return {
         plan: `${key}: from ${was} to ${limit} at once, for all code that declares ${declared}; running calls go on, and code that declares other numbers does not follow`,
         facts: { was, declared, limit },
-        deed: () => withPlaces(redis, key, declared, (limiter) => limiter.setLimit(limit)),
+        action: () => withPlaces(redis, key, declared, (limiter) => limiter.setLimit(limit)),
       };
     },
   )
@@ -138,7 +138,7 @@ export function addLimitChanges(add: Add): void {
       return {
         plan: `${key}: ${what} the declared ${declared} at once`,
         facts: { was, declared },
-        deed: () => withPlaces(redis, key, declared, (limiter) => limiter.resetLimit()),
+        action: () => withPlaces(redis, key, declared, (limiter) => limiter.resetLimit()),
         isNeeded,
       };
     },
@@ -153,7 +153,7 @@ export function addLimitChanges(add: Add): void {
       return {
         plan: `${key}: from ${was ?? "no limit"} to ${limit}, for all limiters with this limitKey, ${effect}`,
         facts: { was, limit },
-        deed: () => redis.set(key, String(limit)),
+        action: () => redis.set(key, String(limit)),
       };
     },
   ).argument("<limit>", "0 refuses all requests", zeroOrMore);
@@ -166,7 +166,7 @@ export function addLimitChanges(add: Add): void {
         ? `${key}: removes the limit ${was}; limiters with this limitKey have the limit in their code again`
         : `${key}: holds no limit, so limiters with this limitKey have the limit in their code`,
       facts: { was },
-      deed: () => redis.del(key),
+      action: () => redis.del(key),
       isNeeded,
     };
   });
@@ -175,13 +175,13 @@ export function addLimitChanges(add: Add): void {
 /** Prints a change, and makes it unless it is a dry run. */
 export async function make(
   key: string,
-  { plan, facts, deed, isNeeded = true }: Change,
+  { plan, facts, action, isNeeded = true }: Change,
   { dryRun = false, json: isJson = false }: ChangeOptions,
   io: Io,
 ): Promise<number> {
   const changed = isNeeded && !dryRun;
   if (!isJson) io.stdout.write(`${dryRun ? "dry run, nothing changes: " : ""}${printable(plan)}\n`);
-  if (changed) await deed();
+  if (changed) await action();
   if (isJson) io.stdout.write(json({ key, ...facts, changed }));
   return 0;
 }
@@ -206,11 +206,11 @@ async function withPlaces(
   redis: Server,
   key: string,
   declared: number,
-  deed: (limiter: RedisConcurrencyLimiter) => Promise<void>,
+  action: (limiter: RedisConcurrencyLimiter) => Promise<void>,
 ): Promise<void> {
   const limiter = RedisConcurrencyLimiter.create(redis, key, declared, { prefix: "" });
   try {
-    await deed(limiter);
+    await action(limiter);
   } finally {
     await limiter.close();
   }

@@ -16,7 +16,7 @@ export type Server = Redis | Cluster;
 export async function withRedis<Result>(
   url: string | undefined,
   { env }: Io,
-  deed: (redis: Server) => Promise<Result>,
+  action: (redis: Server) => Promise<Result>,
 ): Promise<Result> {
   const clients = await ioredis();
   const redis = new clients.Redis(url ?? env.REDIS_URL ?? DEFAULT_URL, {
@@ -33,7 +33,7 @@ export async function withRedis<Result>(
   let cluster: Cluster | undefined;
   try {
     await redis.connect();
-    if (!(await isInCluster(redis))) return await deed(redis);
+    if (!(await isInCluster(redis))) return await action(redis);
     const { host = "", port = 0, username, password, tls } = redis.options;
     cluster = new clients.Cluster([{ host, port }], {
       lazyConnect: true,
@@ -44,7 +44,7 @@ export async function withRedis<Result>(
     });
     cluster.on("error", onError);
     await cluster.connect();
-    return await deed(cluster);
+    return await action(cluster);
   } catch (error) {
     if (error instanceof CliError) throw error;
     const cause = reason ?? error;

@@ -174,7 +174,7 @@ export async function withLimiter<Result>(
   redis: Server,
   key: string,
   { declared, isKeptInKey }: StoredLimiter,
-  deed: (limiter: RemoteLimiter) => Promise<Result>,
+  action: (limiter: RemoteLimiter) => Promise<Result>,
 ): Promise<Result> {
   // a limiter for a key has its name, a bracket and the key; brackets of the name are encoded
   const [, encoded = "", own] = /^([^[]*)(?:\[(.*))?$/s.exec(key) ?? [];
@@ -186,7 +186,7 @@ export async function withLimiter<Result>(
   );
   const limiter = RedisLimiter.create(redis, name, policies, { prefix: "", limitKey });
   try {
-    return await deed(own === undefined ? limiter : limiter.for(own));
+    return await action(own === undefined ? limiter : limiter.for(own));
   } finally {
     await limiter.close();
   }

@@ -35,7 +35,7 @@ export interface LocalFraction {
   open(policies: PolicyList, fraction: number, now: number, epoch: number): PolicyState;
 }
 
-export class LocalFallback implements Fallback {
+export class FallbackLimiter implements Fallback {
   readonly #parts: Parts;
   readonly #host: FallbackHost;
   readonly #localFraction: LocalFraction;

@@ -8,7 +8,7 @@ import type { LocalReservation, Reservation, ShareOptions } from "./limiter-api.
  * limiter's queue since the backlog began, right behind the previous one. So a late timer, or a loop that was
  * blocked, costs the backlog no permits.
  */
-export class Backlog {
+export class RequestSequence {
   /** When the first request had to wait, the limiter's own µs; `Infinity`: none has. */
   since = Infinity;
 
@@ -18,18 +18,20 @@ export class Backlog {
   }
 }
 
-export const reserveBehind: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/reserve-behind`);
+export const reserveAwaited: unique symbol = Symbol.for(
+  `smooth-limiter@${VERSION}/reserve-awaited`,
+);
 
 /** A limiter that can account the requests of a backlog. */
-export interface BacklogLimiter {
+export interface SequenceLimiter {
   /**
    * `reserve`, for a caller that waits for the reservation at once: on a fair limiter others may overtake it.
    *
    * @param backlog the backlog of which this is the next request
    */
-  [reserveBehind](
+  [reserveAwaited](
     permits: Permits,
-    backlog?: Backlog,
+    sequence?: RequestSequence,
     options?: ShareOptions,
   ): LocalReservation | Promise<Reservation>;
 }

@@ -8,7 +8,7 @@ import type { GatewayRequest } from "./request.ts";
 import type { AnyRule } from "./rules/rule.ts";
 
 /** A rule that is in force: the requests to which it applies, and its actor. */
-export abstract class RuleInForce<
+export abstract class CompiledRule<
   R extends AnyRule = AnyRule,
   A extends GuardedActor | undefined = GuardedActor | undefined,
 > {

@@ -1,11 +1,11 @@
 import type { GuardedActor } from "./actors/guarded.ts";
+import { CompiledRule } from "./compiled-rule.ts";
 import { Limits, type RuleContext, type RulePolicies } from "./limits.ts";
-import { RuleInForce } from "./rule-in-force.ts";
 import type { GuardedCost } from "./rules/cost.ts";
 import type { RequestRule } from "./rules/rule.ts";
 
 /** A rule for requests per time that is in force, with its limiters. */
-export class ActiveRule extends RuleInForce<RequestRule, GuardedActor> {
+export class CompiledRequestRule extends CompiledRule<RequestRule, GuardedActor> {
   readonly isGlobal: boolean;
   /** Whether it only counts and reports, and never refuses. */
   readonly isShadow: boolean;
@@ -22,7 +22,11 @@ export class ActiveRule extends RuleInForce<RequestRule, GuardedActor> {
   readonly #hasFixedCost: boolean;
   readonly limits: Limits;
 
-  constructor(policies: RulePolicies, context: RuleContext, before: ActiveRule | undefined) {
+  constructor(
+    policies: RulePolicies,
+    context: RuleContext,
+    before: CompiledRequestRule | undefined,
+  ) {
     const { rule } = policies;
     super(rule, context);
     this.isGlobal = rule.scope === "global";

@@ -14,25 +14,25 @@ import { QueueFullError, StoreUnavailableError } from "../../ground/errors.ts";
 import { type Amount, sameAmount, sizeOf } from "../../ground/permits.ts";
 import type { RemoteCalls } from "../remote-calls.ts";
 import type { Outcome } from "../remote-waiter.ts";
-import { FairCall, type FairCallHost, type FairRequest } from "./fair-call.ts";
+import { type FairRequest, OrderedCaller, type OrderedCallerHost } from "./ordered-caller.ts";
 import { StoreWindow } from "./store-window.ts";
 
 /** How many calls are tried beside the window at first, and at most. */
 const FEWEST_TRIES = 16;
 const MOST_TRIES = 256;
 
-export class FairQueue implements FairCallHost {
+export class WindowedCallers implements OrderedCallerHost {
   /** The calls that have not been sent yet. */
-  readonly ranks: Ranks<FairCall>;
+  readonly ranks: Ranks<OrderedCaller>;
   readonly #store: RemoteCalls;
   readonly #window = new StoreWindow();
   /** The calls in the window. */
-  readonly #sent = new Set<FairCall>();
+  readonly #sent = new Set<OrderedCaller>();
   /** How many calls are tried next. */
   #tries = FEWEST_TRIES;
   #isTrying = false;
 
-  constructor(store: RemoteCalls, ranks: Ranks<FairCall>) {
+  constructor(store: RemoteCalls, ranks: Ranks<OrderedCaller>) {
     this.#store = store;
     this.ranks = ranks;
   }
@@ -47,8 +47,8 @@ export class FairQueue implements FairCallHost {
   }
 
   /** Puts a new call into the queue, and sends it if the window has room. @param tries see `StoreCaller` */
-  enter(request: FairRequest, tries: boolean, resolve: (outcome: never) => void): FairCall {
-    const call = new FairCall(this.#store, this, request, tries, resolve);
+  enter(request: FairRequest, tries: boolean, resolve: (outcome: never) => void): OrderedCaller {
+    const call = new OrderedCaller(this.#store, this, request, tries, resolve);
     const { amount } = call;
     if (this.#store.parts.activePolicies.isImpossible(amount)) {
       // the reply says which policy refuses it
@@ -68,13 +68,13 @@ export class FairQueue implements FairCallHost {
   }
 
   /** Refuses the call when its time is over, if it waits in the queue. */
-  #limitWait(call: FairCall): void {
+  #limitWait(call: OrderedCaller): void {
     if (!call.isInLine || call.deadline === Infinity) return;
     call.alarm = this.#store.parts.queue.wakeAt(call.deadline, () => this.expire(call));
   }
 
   /** Refuses a call that cannot be granted in time. */
-  expire(call: FairCall): void {
+  expire(call: OrderedCaller): void {
     call.decline(() => this.full(call.amount));
   }
 
@@ -112,20 +112,20 @@ export class FairQueue implements FairCallHost {
   }
 
   /** Takes the next call from the queue. */
-  #next(): FairCall {
-    const call = this.ranks.shift(this.now()) as FairCall;
+  #next(): OrderedCaller {
+    const call = this.ranks.shift(this.now()) as OrderedCaller;
     this.#leaveLine(call);
     return call;
   }
 
-  #leaveLine(call: FairCall): void {
+  #leaveLine(call: OrderedCaller): void {
     // from now on it is that of the queue of promised instants
     call.alarm?.cancel();
     call.alarm = undefined;
   }
 
   /** The next call of its share takes the place of one that has left. */
-  heirOf(call: FairCall): FairCall | undefined {
+  heirOf(call: OrderedCaller): OrderedCaller | undefined {
     const { fairEntry, amount, sentAt } = call;
     // a share has its charge back if the call left before its reply
     const heir = sentAt === undefined ? undefined : heirOf(fairEntry, this.ranks, this.#sent);
@@ -140,12 +140,12 @@ export class FairQueue implements FairCallHost {
     return heir;
   }
 
-  #occupy(call: FairCall): void {
+  #occupy(call: OrderedCaller): void {
     this.#window.add(call.amount, call.fairEntry.size);
     this.#sent.add(call);
   }
 
-  #vacate(call: FairCall): void {
+  #vacate(call: OrderedCaller): void {
     this.#window.remove(call.amount, call.fairEntry.size);
     this.#sent.delete(call);
   }
@@ -161,13 +161,13 @@ export class FairQueue implements FairCallHost {
   }
 
   /** Sends a call of which the share has been charged. */
-  #send(call: FairCall): void {
+  #send(call: OrderedCaller): void {
     call.sentAt = this.now();
     this.#occupy(call);
     this.#store.send(call);
   }
 
-  async ended(call: FairCall, outcome: Outcome): Promise<void> {
+  async ended(call: OrderedCaller, outcome: Outcome): Promise<void> {
     const { fairEntry, isGrantedAtOnce } = call;
     if (call.sentAt === undefined) return;
     this.#vacate(call);

@@ -8,35 +8,35 @@ import { StoreCaller } from "../store-caller.ts";
 
 /** The checked arguments of a call. */
 export interface FairRequest extends Wanted {
-  readonly fairEntry: FairEntry<FairCall>;
+  readonly fairEntry: FairEntry<OrderedCaller>;
 }
 
 /** The part of the queue that its calls use. */
-export interface FairCallHost {
+export interface OrderedCallerHost {
   /** The calls that have not been sent yet. */
-  readonly ranks: Ranks<FairCall>;
+  readonly ranks: Ranks<OrderedCaller>;
   /** The store has replied to a batch that was sent at `sentAt`. */
   replied(sentAt: number): void;
   /** The call has an outcome. */
-  ended(call: FairCall, outcome: Outcome): void;
+  ended(call: OrderedCaller, outcome: Outcome): void;
   /** Returns the call that takes the place with the store of one that has left. */
-  heirOf(call: FairCall): FairCall | undefined;
+  heirOf(call: OrderedCaller): OrderedCaller | undefined;
 }
 
 /** A caller of `acquire` or `tryAcquire`: first in the queue of its share, then with the store. */
-export class FairCall extends StoreCaller {
-  declare readonly fairEntry: FairEntry<FairCall>;
+export class OrderedCaller extends StoreCaller {
+  declare readonly fairEntry: FairEntry<OrderedCaller>;
   /** Ends its time-out while it is in the queue. */
   alarm: Timer | undefined;
   /** When it was sent to the store, microseconds; `undefined`: it has no place there, or not any more. */
   sentAt: number | undefined;
   /** Whether the store had the permits when it was asked. */
   isGrantedAtOnce = false;
-  readonly #queue: FairCallHost;
+  readonly #queue: OrderedCallerHost;
 
   constructor(
     host: WaiterHost,
-    queue: FairCallHost,
+    queue: OrderedCallerHost,
     request: FairRequest,
     tries: boolean,
     resolve: (outcome: never) => void,
@@ -65,7 +65,7 @@ export class FairCall extends StoreCaller {
     else super.granted(wait, grant);
   }
 
-  heir(): FairCall | undefined {
+  heir(): OrderedCaller | undefined {
     const heir = this.#queue.heirOf(this);
     heir?.promised();
     return heir;

@@ -1,11 +1,11 @@
 /** A request as one rule sees it. */
 import type { Limiter } from "smooth-limiter";
-import type { ActiveRule } from "./active-rule.ts";
+import type { CompiledRequestRule } from "./compiled-request-rule.ts";
 import type { Calendar } from "./rules/calendar.ts";
 
 /** The request to one rule. */
-export interface RuleAsk {
-  readonly active: ActiveRule;
+export interface Charge {
+  readonly active: CompiledRequestRule;
   readonly actor: string;
   /** Whether the actor is the rule's own, and not a replacement for a missing one. */
   readonly isKnown: boolean;
@@ -16,8 +16,8 @@ export interface RuleAsk {
 }
 
 /** The request to a rule that has a limiter. */
-export type OpenAsk = RuleAsk & { readonly limiter: Limiter };
+export type OpenCharge = Charge & { readonly limiter: Limiter };
 
-export function isOpen(ask: RuleAsk): ask is OpenAsk {
+export function isOpen(ask: Charge): ask is OpenCharge {
   return ask.limiter !== undefined;
 }
