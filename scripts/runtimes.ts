@@ -35,6 +35,9 @@ interface Report {
 const LIMIT_MS = 120_000;
 
 const folder = consumer("runtimes");
+// packed files all have one date, so Deno would run those of an earlier build from its cache
+const denoCache = join(folder, "deno-cache");
+rmSync(denoCache, { recursive: true, force: true });
 addGateway(folder);
 const tools = join(folder, "node_modules");
 let reported: (report: Report) => void;
@@ -282,7 +285,7 @@ type Child = ReturnType<typeof start>;
 
 function start(command: string, args: readonly string[], env = process.env) {
   // Next.js would report its use
-  const quiet = { ...env, NEXT_TELEMETRY_DISABLED: "1" };
+  const quiet = { ...env, NEXT_TELEMETRY_DISABLED: "1", DENO_DIR: denoCache };
   return spawn(command, args, { cwd: folder, env: quiet, stdio: ["ignore", "pipe", "pipe"] });
 }
 
