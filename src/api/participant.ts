@@ -85,7 +85,7 @@ export interface Participant {
   /** Members with the same steps and the same slot are asked in one step. */
   readonly steps: AtomicStep;
   readonly slot: string;
-  /** Called with a request that is made now. Absent: the steps alone decide. See `fair.ts`. */
+  /** Called with a request that is made now. Absent: the steps alone decide. See `combine/fair.ts`. */
   readonly enter?: Entrance | undefined;
   /** Reports a refusal for which this limiter is a reason. */
   refused(permits: Permits, look: Check): void;

@@ -1,6 +1,6 @@
 /**
  * Combines several limiters: a request is granted by all of them, or charged to none. `all-or-none.ts`
- * says how that is done, and `all-of-wait.ts` how a combination waits.
+ * says how that is done, and `waiting.ts` how a combination waits.
  */
 
 import type {

@@ -4,7 +4,7 @@ import type { Ranks } from "./ranks.ts";
 /**
  * Returns the next member of a share, if it can have the place of one that is with the store and has left.
  *
- * @param turn of the one that has left
+ * @param fairEntry of the one that has left
  * @param others those with the store: within a share none overtakes another
  */
 export function heirOf<Member extends HasFairEntry<Member>>(

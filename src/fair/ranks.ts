@@ -159,7 +159,7 @@ export class Ranks<Member extends HasFairEntry<Member>> {
   /**
    * Passes the members in the order in which they are served if no other comes.
    *
-   * @param turn only those that are served before this request, which waits or is made now
+   * @param fairEntry only those that are served before this request, which waits or is made now
    * @param pass returns when that member is served; `undefined`: it leaves without a service; `false`: enough
    */
   forecast(

@@ -74,7 +74,7 @@ export class Schedule<S extends Supply = Supply> {
   }
 
   /** Whether a request that is made now would be the head. */
-  isNext(_turn: FairEntry<Waiter> | undefined): boolean {
+  isNext(_fairEntry: FairEntry<Waiter> | undefined): boolean {
     return this.#entries.first === undefined;
   }
 
@@ -93,7 +93,7 @@ export class Schedule<S extends Supply = Supply> {
   }
 
   /** Called when a request was granted without a wait. */
-  granted(_turn: FairEntry<Waiter> | undefined, _at: number): void {}
+  granted(_fairEntry: FairEntry<Waiter> | undefined, _at: number): void {}
 
   /**
    * @param at when the waiter is released; `undefined`: it is not
@@ -117,8 +117,8 @@ export class Schedule<S extends Supply = Supply> {
     this.replay(from);
   }
 
-  /** Returns the state after all waiters. @param _turn on a fair limiter: only up to that request */
-  replay(from: number, _turn?: FairEntry<Waiter>): Readonly<Promised<S>> {
+  /** Returns the state after all waiters. @param _fairEntry on a fair limiter: only up to that request */
+  replay(from: number, _fairEntry?: FairEntry<Waiter>): Readonly<Promised<S>> {
     // a copy without any replayed waiter is outdated: the released state has changed since
     if (this.#promised?.last === undefined) {
       this.#promised = { supply: this.#released.copy() as S, at: from, last: undefined };

@@ -3,7 +3,7 @@ import type { Amount } from "../ground/permits.ts";
 
 /**
  * The instant of an amount that is not available, and of which it is not known when it will be: a slot that somebody
- * holds, a request without a reply. It lies behind all other instants, but it is not `Infinity`, which means never.
+ * holds. It lies behind all other instants, but it is not `Infinity`, which means never.
  */
 export const UNKNOWN = Number.MAX_VALUE;
 

@@ -133,7 +133,7 @@ export class WaiterQueue<S extends Supply = Supply> {
    * Takes the permits if they can be used now and no caller waits before this one.
    *
    * @param since from when the request counts as one that waits, if that is earlier than `now`: see `RequestSequence`
-   * @param turn on a fair limiter, here and below
+   * @param fairEntry on a fair limiter, here and below
    */
   grant(now: number, amount: Amount, since = Infinity, fairEntry?: FairEntry<Waiter>): boolean {
     const free = this.#schedule.head === undefined && now >= this.#specialUntil && now <= since;

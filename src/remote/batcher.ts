@@ -74,12 +74,12 @@ export class Batcher<Request extends Batchable, Answer> {
   readonly #mostRequests: number;
   #queue: Queued<Request>[] = [];
   #isHeld = false;
-  /** The next batch will be sent at the end of the turn. */
+  /** The next batch will be sent at the end of this tick. */
   #isLeaving = false;
   #underWay: UnderWay<Request> | undefined;
   /** The last overdue batch: its reply may still arrive. */
   #overdue: UnderWay<Request> | undefined;
-  /** Set at the ends of turns while a batch is under way, for its deadline or an earlier time. */
+  /** Set at the ends of ticks while a batch is under way, for its deadline or an earlier time. */
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** The deadline timer fired late: perhaps this process was busy, and the reply has arrived. */
   #isGraced = false;
@@ -167,24 +167,17 @@ export class Batcher<Request extends Batchable, Answer> {
     this.#isLeaving = false;
     const queued = this.#canLeave ? this.#queue.shift() : undefined;
     if (queued !== undefined) this.#send(queued);
-    // stores also send at the end of the turn: the next batch follows in a separate step
+    // stores also send at the end of the tick: the next batch follows in a separate step
     this.#continue();
   };
 
   #send({ requests: queued, addedMs }: Queued<Request>): void {
     const wanted = queued.some(isGone) ? queued.filter((request) => !request.gone) : queued;
     if (wanted.length === 0) return;
-    const requests = this.#handler.prepare(wanted);
-    const sentAt = this.#handler.now();
-    const batch: UnderWay<Request> = { requests, sentAt, deadlineMs: addedMs + this.#timeoutMs };
+    const deadlineMs = addedMs + this.#timeoutMs;
+    const { requests, sentAt, reply } = this.#start(wanted, deadlineMs);
+    const batch: UnderWay<Request> = { requests, sentAt, deadlineMs };
     this.#underWay = batch;
-    let reply: Promise<readonly Answer[] | undefined>;
-    try {
-      reply = Promise.resolve(this.#handler.run(requests, sentAt, batch.deadlineMs));
-    } catch (error) {
-      // an exception of the client counts as a failure
-      reply = Promise.reject(error);
-    }
     reply.then(
       (answers) => {
         if (answers?.length === requests.length) this.#answered(batch, answers);
@@ -192,6 +185,20 @@ export class Batcher<Request extends Batchable, Answer> {
       },
       (error) => this.#failed(batch, error),
     );
+  }
+
+  /** An exception, of the client or of the clock, counts as a failure. */
+  #start(wanted: readonly Request[], deadlineMs: number) {
+    let requests = wanted;
+    let sentAt = 0;
+    try {
+      requests = this.#handler.prepare(wanted);
+      sentAt = this.#handler.now();
+      const reply = Promise.resolve(this.#handler.run(requests, sentAt, deadlineMs));
+      return { requests, sentAt, reply };
+    } catch (error) {
+      return { requests, sentAt, reply: Promise.reject<readonly Answer[]>(error) };
+    }
   }
 
   // -- deadlines --

@@ -19,7 +19,7 @@ import type { Parts } from "./remote-options.ts";
 /** How long the number of processes that share the limit is used before it is read again, microseconds. */
 const FRACTION_HOLDS = 1_000_000;
 
-/** The part of the queue that the strategies "local" and "allow" use. */
+/** The part of `RemoteCalls` that the strategies "local" and "allow" use. */
 export interface FallbackHost {
   /** For a request that has no answer yet: a prefetcher has passed it on, and waits for its answer. */
   readonly link: { readonly isUnavailable: boolean; send(request: PermitRequest): void };

@@ -156,6 +156,8 @@ export class Prefetcher implements PermitSource {
     this.#ready = 0;
     this.#expecting.append(caller);
     this.#serveExpecting();
+    // the caller in front is kept until the store is back
+    if (this.#expecting.has(caller) && this.#link.isUnavailable) caller.delayed();
     const { policyState } = this.#parts.activePolicies;
     if (this.#size.fits(permitsOf(caller.amount), policyState)) this.#fetchNext();
   }
@@ -188,7 +190,11 @@ export class Prefetcher implements PermitSource {
   /** Sends the caller's request to the store. No later caller overtakes it. */
   #askStore(caller: RemoteWaiter, error?: unknown): void {
     this.#asked += 1;
-    caller.onAnswered = () => {
+    caller.onAnswered = (isKept) => {
+      if (isKept) {
+        for (const each of this.#expecting) each.delayed();
+        return;
+      }
       this.#asked -= 1;
       if (this.#asked > 0 || this.#expecting.size === 0) return;
       this.#serveExpecting();

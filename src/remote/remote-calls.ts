@@ -1,7 +1,6 @@
 /**
- * The calls of one limiter on a store, first in, first out: its waiters (requests under way, sleeping callers,
- * reservations that are awaited) and requests that have no permits to wait for. `acquire`, `tryAcquire` and
- * `reserve` make a waiter, which is sent to the store and then waits for the instant of its permits.
+ * The calls of one limiter on a store, first in, first out. `acquire`, `tryAcquire` and `reserve` make a waiter,
+ * which is sent to the store; when the store has promised its permits, a caller waits in `parts.queue`.
  */
 import type { Policy } from "../algorithms/algorithm.ts";
 import { decision } from "../api/decision.ts";
@@ -47,7 +46,7 @@ import { whenUnavailable } from "./when-unavailable.ts";
 
 type ReservedInStore = Parameters<WaiterHost["reserved"]>[0];
 
-const AT_ONCE = Promise.resolve(0);
+const NO_WAIT = Promise.resolve(0);
 const GRANTED = Promise.resolve(true);
 
 export class RemoteCalls implements WaiterHost, FallbackHost {
@@ -75,7 +74,7 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   }
 
   acquire(permits: Permits, options: WaitOptions | undefined): Promise<number> {
-    if (options === undefined && this.#isPrefetched(permits)) return AT_ONCE;
+    if (options === undefined && this.#isPrefetched(permits)) return NO_WAIT;
     return new Promise((resolve) => {
       const wanted = this.#wanted(permits, undefined, checkSignalOptions(options));
       this.send(new StoreCaller(this, wanted, false, resolve));
@@ -219,8 +218,15 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   }
 
   async pause(micros: number): Promise<void> {
-    const paused = this.call(pauseOf(micros));
-    this.#retime();
+    let isRefused = false;
+    const paused = this.call({
+      ...pauseOf(micros),
+      failed: () => {
+        isRefused = true;
+      },
+    });
+    // while the store is away there may be no pause, and then the callers keep their permits
+    if (!isRefused) this.#retime();
     await paused;
   }
 

@@ -153,7 +153,7 @@ export class RemoteLimiter
     return this.close();
   }
 
-  /** In a combination all limiters on one server are asked in one step: see `fair.ts`. */
+  /** In a combination all limiters on one server are asked in one step: see `combined-call.ts`. */
   [asParticipant](options?: ShareOptions): RateParticipant {
     const fair = this.#fair;
     return remoteParticipant(this.#storeCalls, fair && ((permits) => fair.enter(permits, options)));

@@ -6,6 +6,7 @@
  *         │                                         │
  *         └── granted at once, refused, failed ─────┴── it leaves ─────────> done
  *
+ * A pause or a reset takes the promise back, and the caller is requested again.
  * While the store is away the fallback in this process may answer instead. A caller that still waits there
  * when the store is back is sent again.
  */
@@ -25,7 +26,7 @@ import {
 } from "./permit-request.ts";
 import type { Parts } from "./remote-options.ts";
 
-/** The part of the queue that its waiters use. */
+/** The part of `RemoteCalls` that its waiters use. */
 export interface WaiterHost {
   readonly parts: Parts;
   /** Returns whether `maxWaiting` leaves room for that many more permits; `full` is the error if not. */
@@ -62,10 +63,10 @@ export type Outcome = number | boolean | Promise<never>;
 
 export abstract class RemoteWaiter extends Waiter implements FallbackRequest {
   gone = false;
-  /** It is in the queue: the store has promised its permits. */
+  /** The store has promised its permits: it is, or was, in the queue. */
   isPromised = false;
-  /** Called once, when the request has ended: answered, failed or cancelled. */
-  onAnswered: (() => void) | undefined;
+  /** Called when it is kept because the store is away; and once, when it has ended: answered, failed or cancelled. */
+  onAnswered: ((isKept: boolean) => void) | undefined;
   leaveFallback: (() => void) | undefined;
   protected readonly host: WaiterHost;
   /** The longest wait, microseconds. */
@@ -86,7 +87,9 @@ export abstract class RemoteWaiter extends Waiter implements FallbackRequest {
   abstract decline(full: () => Error, reason?: RefusedMessage["reason"]): void;
   protected abstract reject(reason: unknown): void;
 
-  delayed(): void {}
+  delayed(): void {
+    this.onAnswered?.(true);
+  }
 
   protected get waited(): number {
     return this.host.parts.queue.now() - this.asked;
@@ -163,7 +166,7 @@ export abstract class RemoteWaiter extends Waiter implements FallbackRequest {
   protected answered(): void {
     const { onAnswered } = this;
     this.onAnswered = undefined;
-    onAnswered?.();
+    onAnswered?.(false);
   }
 
   protected untrack(): void {

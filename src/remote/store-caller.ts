@@ -42,7 +42,7 @@ export class StoreCaller extends RemoteWaiter implements PromisedCaller {
     }
   }
 
-  /** Called before it comes into the queue, which then removes it when its signal is aborted. */
+  /** Called before it comes into the queue: a waiter is in one list at a time, and the queue has its signals then. */
   protected promised(): void {
     this.untrack();
     this.isPromised = true;
@@ -120,6 +120,7 @@ export class StoreCaller extends RemoteWaiter implements PromisedCaller {
   // -- while the store is away --
 
   override delayed(): void {
+    super.delayed();
     this.isAgain = true;
     const ms = this.left / 1000;
     const isTimed = this.#tries && ms <= LONGEST_TIMEOUT_MS;

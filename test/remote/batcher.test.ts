@@ -86,6 +86,19 @@ test("requests of one turn leave together, in the handler's order, one batch at 
   assert.is(timers.countTimers(), 0);
 });
 
+test("a clock that throws, or a handler, fails the batch and no more", async () => {
+  const { handler, batcher } = make();
+  handler.now = () => {
+    throw new TypeError("NaN");
+  };
+  batcher.add(request("a"));
+  await microtasks();
+  handler.now = () => 7;
+  batcher.add(request("b"));
+  await microtasks();
+  assert.equal(handler.news, ["failed a: NaN", "sent b"]);
+});
+
 test("one call after another shares a timer, which ends when no call follows", async () => {
   const { handler, batcher } = make();
   handler.send = async () => ["1"];

@@ -683,6 +683,26 @@ away("waitForStore: callers of a refill wait for the store until their time-out"
   assert.equal([await first, second.value], [0, 0]);
 });
 
+away("waitForStore: callers behind one that is kept have their time-outs, too", async () => {
+  const policy = smoothBursty({ permitsPerSecond: 1e3, prefilled: true });
+  const { clock, store, limiter } = open(policy, 4, { whenUnavailable: "wait" });
+  await limiter.acquire();
+  await timers.tickAsync(0);
+  store.away = new Error("gone");
+  const large = watch(clock, limiter.acquire(50));
+  const soon = watch(clock, limiter.tryAcquire(1, 500));
+  await timers.tickAsync(100);
+  const now = watch(clock, limiter.tryAcquire(1));
+  const next = watch(clock, limiter.acquire());
+  await timers.tickAsync(1);
+  assert.equal([large.at, soon.at, now.value], [undefined, undefined, false]);
+  await timers.tickAsync(400);
+  assert.equal([large.at, soon.value, next.at], [undefined, false, undefined]);
+  store.away = undefined;
+  await timers.tickAsync(3000);
+  assert.equal([large.value, next.value], [0, 0]);
+});
+
 away("waitForStore: a refill that has not left is discarded, and requested anew", async () => {
   const policy = smoothBursty({ permitsPerSecond: 1e3, prefilled: true });
   const { clock, store, limiter } = open(policy, 4, { whenUnavailable: "wait", timeoutMs: 300 });

@@ -11,7 +11,7 @@ export interface FairRequest extends Wanted {
   readonly fairEntry: FairEntry<OrderedCaller>;
 }
 
-/** The part of the queue that its calls use. */
+/** The part of `WindowedCallers` that its calls use. */
 export interface OrderedCallerHost {
   /** The calls that have not been sent yet. */
   readonly ranks: Ranks<OrderedCaller>;

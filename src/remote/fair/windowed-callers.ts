@@ -182,7 +182,7 @@ export class WindowedCallers implements OrderedCallerHost {
     if (isGrantedAtOnce) void this.#tryMore();
   }
 
-  /** The store is away: all waiting calls fail, as if they had been sent, too. */
+  /** A call had no answer: all waiting calls fail with it, as if they had been sent in its batch. */
   #failAll(error: StoreUnavailableError): void {
     while (this.ranks.size > 0) this.#next().fail(error);
   }
