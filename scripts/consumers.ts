@@ -70,7 +70,7 @@ for (const compiler of COMPILERS) {
 check("import", join(folder, "plain"), process.execPath, "esm.js");
 const noRequire = "--no-experimental-require-module";
 check("require", join(folder, "plain"), process.execPath, noRequire, "required.cjs");
-check("both builds", join(folder, "plain"), process.execPath, "both-builds.js");
+check("both builds", join(folder, "plain"), process.execPath, "-C", "module", "both-builds.js");
 check("Jest with ts-jest", join(folder, "jest"), process.execPath, bin("jest/bin/jest.js"));
 check(
   "Nest compiles",

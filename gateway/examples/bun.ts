@@ -3,7 +3,7 @@
  * server to the handler, beside the request, and the adapter asks it for the client's address.
  */
 import { gcra, KeyedLimiter } from "smooth-limiter";
-import { fetchLimit } from "smooth-limiter-gateway/web";
+import { fetchLimit } from "smooth-limiter-gateway/limit";
 
 const clients = KeyedLimiter.create(gcra({ limit: 2, periodMs: 60_000 }), { maxKeys: 100_000 });
 

@@ -3,7 +3,7 @@
  * Deno gives the client's address to the handler, beside the request, and the adapter reads it there.
  */
 import { gcra, KeyedLimiter } from "smooth-limiter";
-import { fetchLimit } from "smooth-limiter-gateway/web";
+import { fetchLimit } from "smooth-limiter-gateway/limit";
 
 const clients = KeyedLimiter.create(gcra({ limit: 2, periodMs: 60_000 }), { maxKeys: 100_000 });
 

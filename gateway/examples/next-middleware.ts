@@ -3,7 +3,7 @@
  * /api, and 60 a minute.
  */
 import { gcra, KeyedLimiter } from "smooth-limiter";
-import { fetchLimit } from "smooth-limiter-gateway/web";
+import { fetchLimit } from "smooth-limiter-gateway/limit";
 
 const clients = KeyedLimiter.create(gcra({ limit: 60, periodMs: 60_000, burst: 1 }));
 

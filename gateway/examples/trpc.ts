@@ -2,7 +2,7 @@
 import { initTRPC } from "@trpc/server";
 import { fetchRequestHandler } from "@trpc/server/adapters/fetch";
 import { KeyedLimiter, tokenBucket } from "smooth-limiter";
-import { fetchLimit } from "smooth-limiter-gateway/web";
+import { fetchLimit } from "smooth-limiter-gateway/limit";
 
 const { router, procedure } = initTRPC.create();
 const api = router({

@@ -3,7 +3,7 @@
  * this isolate. For a limit that all isolates share give a RedisLimiter on @upstash/redis.
  */
 import { gcra, KeyedLimiter } from "smooth-limiter";
-import { fetchLimit } from "smooth-limiter-gateway/web";
+import { fetchLimit } from "smooth-limiter-gateway/limit";
 
 const clients = KeyedLimiter.create(gcra({ limit: 2, periodMs: 60_000 }), { maxKeys: 100_000 });
 

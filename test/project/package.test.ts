@@ -173,15 +173,15 @@ test("smooth-limiter takes at most 1.25 MB on disk, docs and source maps include
   assert.ok(installedBytes > 0 && installedBytes <= 1.25e6, `${installedBytes} bytes`);
 });
 
-test("smooth-limiter-gateway installs no client", () => {
-  const { dependencies } = manifest("smooth-limiter-gateway");
+test("smooth-limiter-gateway installs no client, and uses the limiters of its user's smooth-limiter", () => {
+  const { dependencies, peerDependencies } = manifest("smooth-limiter-gateway");
   const clients = ["ioredis", "iovalkey", "redis", "express", "fastify", "koa", "hono"];
   assert.equal(
     Object.keys(dependencies).filter((name) => clients.includes(name)),
     [],
   );
   const { version } = manifest("smooth-limiter");
-  assert.is(dependencies["smooth-limiter"], `^${version}`);
+  assert.is(peerDependencies["smooth-limiter"], `^${version}`);
 });
 
 /** Bundles for a platform without modules of its own. Returns what esbuild says about the files. */
@@ -277,6 +277,25 @@ test("the package works through require", () => {
   run(consumer, process.execPath, "--no-experimental-require-module", "required.cjs");
 });
 
+test("in Node import and require load one copy", () => {
+  const code = `import { createRequire } from "node:module";
+    const require = createRequire(import.meta.url);
+    for (const name of ["smooth-limiter", "smooth-limiter/redis", "smooth-limiter-gateway/limit"]) {
+      const required = require(name);
+      const imported = await import(name);
+      for (const [key, value] of Object.entries(required)) {
+        if (imported[key] !== value) throw new Error(name + " " + key);
+      }
+    }`;
+  run(host, process.execPath, "--input-type=module", "-e", code);
+});
+
+test("smooth-limiter-gateway/limit loads neither a schema, nor YAML, nor the watching of files", async () => {
+  const { inputs } = await bundle('export * from "smooth-limiter-gateway/limit";');
+  const heavy = Object.keys(inputs).filter((path) => /zod|yaml|chokidar|stores.redis/.test(path));
+  assert.equal(heavy, []);
+});
+
 test("with source maps, stack traces of both builds name files and lines of src", () => {
   const lineOf = (file: string, code: string) => {
     const lines = fs.readFileSync(file, "utf8").split("\n");
@@ -304,7 +323,7 @@ test("with source maps, stack traces of both builds name files and lines of src"
 });
 
 test("its ES modules and its CommonJS build work together in one process", () => {
-  run(consumer, process.execPath, "both-builds.js");
+  run(consumer, process.execPath, "-C", "module", "both-builds.js");
 });
 
 test("classes have their own names in both builds", () => {

@@ -3,7 +3,7 @@ import type { Decision, Limiter } from "smooth-limiter";
 import type { GatewayRequest } from "../request.ts";
 import type { RequestRule } from "../rules/rule.ts";
 
-/** A filter of requests: a `Gateway`, or what `limitConnections` returns. */
+/** A filter of requests: a `Gateway`, or what `limitRequests`, `limitConnections` and `limitRate` return. */
 export interface Checker {
   /** The limiter from which it takes, if it takes from one: a second use of it is noticed. */
   readonly limiter?: object | undefined;
@@ -28,6 +28,13 @@ export interface CheckResult {
   /** How fast the response may be sent, if it passes: the server adapters apply all of them. */
   readonly paces?: readonly Pace[] | undefined;
 }
+
+/** The result for a request that nothing limits. */
+export const PASSED: CheckResult = Object.freeze({
+  allowed: true,
+  retryMs: 0,
+  outcomes: Object.freeze([]),
+});
 
 /** A limit on the bytes of a response. */
 export interface Pace {

@@ -4,7 +4,7 @@ import type { Actor } from "../actors/actor.ts";
 import { fromAddress } from "../actors/address.ts";
 import { guarded } from "../actors/guarded.ts";
 import { keyOf, localKey } from "../actors/key.ts";
-import type { Checker, CheckResult } from "../answers/checker.ts";
+import { type Checker, type CheckResult, PASSED } from "../answers/checker.ts";
 import {
   aboveZero,
   aboveZeroOrInfinity,
@@ -72,12 +72,6 @@ const OPTIONS: readonly (keyof ConnectionsOptions)[] = [
   "limiter",
   "clock",
 ];
-
-const PASSED: CheckResult = Object.freeze({
-  allowed: true,
-  retryMs: 0,
-  outcomes: Object.freeze([]),
-});
 
 /**
  * Creates a filter that limits how many requests of each actor are in progress at once, in this

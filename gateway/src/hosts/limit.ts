@@ -11,7 +11,7 @@ import {
 import { type AddressActor, fromAddress } from "../actors/address.ts";
 import { detachable, type GuardedCall, guardedCall, type Report } from "../actors/guarded.ts";
 import { localKey } from "../actors/key.ts";
-import type { Checker, CheckResult } from "../answers/checker.ts";
+import { type Checker, type CheckResult, PASSED } from "../answers/checker.ts";
 import {
   aboveZero,
   atLeastZero,
@@ -40,12 +40,6 @@ import {
 } from "./limit-options.ts";
 import { type LimitVerdict, limitVerdict, neverVerdict, verdictAtOnce } from "./limit-verdict.ts";
 import { RequestLimits } from "./request-limits.ts";
-
-const PASSED: CheckResult = Object.freeze({
-  allowed: true,
-  retryMs: 0,
-  outcomes: Object.freeze([]),
-});
 
 /** More differ only where an application computes limits; the table is then emptied. */
 const MOST_RULES = 1000;

@@ -7,7 +7,7 @@ import { RateLimiter } from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
-import { limitRate } from "../../src/index.ts";
+import { limitRate, nodeGateway } from "../../src/index.ts";
 import {
   allGone,
   dial,
@@ -40,7 +40,7 @@ async function paced(
   const clock = new FakeClock();
   const limiter = RateLimiter.create(RATE, { clock, burstSeconds: 0 });
   const begun: ServerResponse[] = [];
-  const listener = limitRate({ limiter }).node((_, res: ServerResponse) => {
+  const listener = nodeGateway(limitRate({ limiter }), (_, res: ServerResponse) => {
     begun.push(res);
     answer(res);
   });

@@ -10,11 +10,21 @@ import express from "express";
 import fastify from "fastify";
 import { Hono } from "hono";
 import Koa from "koa";
-import { RateLimiter } from "smooth-limiter";
+import { type Limiter, RateLimiter } from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
-import { type LimitRateOptions, limitRate, type ResponseRate } from "../../src/index.ts";
+import {
+  type Checker,
+  expressGateway,
+  fastifyGateway,
+  fetchGateway,
+  honoGateway,
+  koaGateway,
+  type LimitRateOptions,
+  limitRate,
+  nodeGateway,
+} from "../../src/index.ts";
 
 const test = suite("limitRate");
 
@@ -27,29 +37,29 @@ test.after(() => rmSync(folder, { recursive: true }));
 
 const stream = () => Readable.from(BODY.match(/.{1,7000}/gs) ?? []);
 
-const SERVERS: Readonly<Record<string, (rate: ResponseRate) => Promise<RequestListener>>> = {
-  "Node, a text": async (rate) => rate.node((_, res) => res.end(BODY)),
-  "Node, a stream": async (rate) => rate.node((_, res) => stream().pipe(res)),
+const SERVERS: Readonly<Record<string, (rate: Checker) => Promise<RequestListener>>> = {
+  "Node, a text": async (rate) => nodeGateway(rate, (_, res) => res.end(BODY)),
+  "Node, a stream": async (rate) => nodeGateway(rate, (_, res) => stream().pipe(res)),
   "Node, writes with callbacks": async (rate) =>
-    rate.node((_, res) => {
+    nodeGateway(rate, (_, res) => {
       const half = Buffer.from(BODY.slice(0, BYTES / 2)).toString("base64");
       res.write(half, "base64", () => res.end(BODY.slice(BYTES / 2), () => {}));
     }),
   "Express, a text": async (rate) => {
     const app = express();
-    app.use(rate.express);
+    app.use(expressGateway(rate));
     app.get("/", (_, res) => void res.send(BODY));
     return app as unknown as RequestListener;
   },
   "Express, a file": async (rate) => {
     const app = express();
-    app.use(rate.express);
+    app.use(expressGateway(rate));
     app.get("/", (_, res) => res.sendFile(file));
     return app as unknown as RequestListener;
   },
   Koa: async (rate) => {
     const app = new Koa();
-    app.use((context, next) => rate.koa(context, next));
+    app.use(koaGateway(rate));
     app.use((context) => {
       context.body = BODY;
     });
@@ -57,7 +67,7 @@ const SERVERS: Readonly<Record<string, (rate: ResponseRate) => Promise<RequestLi
   },
   "Koa, a stream": async (rate) => {
     const app = new Koa();
-    app.use((context, next) => rate.koa(context, next));
+    app.use(koaGateway(rate));
     app.use((context) => {
       context.body = stream();
     });
@@ -65,27 +75,27 @@ const SERVERS: Readonly<Record<string, (rate: ResponseRate) => Promise<RequestLi
   },
   Fastify: async (rate) => {
     const app = fastify();
-    app.addHook("onRequest", rate.fastify);
+    await app.register(fastifyGateway, { gateway: rate });
     app.get("/", async () => BODY);
     await app.ready();
     return (req, res) => app.routing(req, res);
   },
   "Fastify, a stream": async (rate) => {
     const app = fastify();
-    app.addHook("onRequest", rate.fastify);
+    await app.register(fastifyGateway, { gateway: rate });
     app.get("/", async (_, reply) => reply.send(stream()));
     await app.ready();
     return (req, res) => app.routing(req, res);
   },
   Hono: async (rate) => {
     const app = new Hono();
-    app.use(rate.hono);
+    app.use(honoGateway(rate));
     app.get("/", (context) => context.text(BODY));
     return getRequestListener(app.fetch, { overrideGlobalObjects: false });
   },
   fetch: async (rate) =>
     getRequestListener(
-      rate.fetch(() => new Response(BODY)),
+      fetchGateway(rate, () => new Response(BODY)),
       { overrideGlobalObjects: false },
     ),
 };
@@ -155,7 +165,7 @@ test("the first bytes are free with afterBytes", async () => {
   const clock = new FakeClock();
   const rate = rateOf(clock, { bytesPerSecond: 50_000, afterBytes: 90_000 });
   await serve(
-    rate.node((_, res) => res.end(BODY)),
+    nodeGateway(rate, (_, res) => res.end(BODY)),
     async (url) => {
       const { ms, body } = await download(url, clock);
       assert.is(body.length, BYTES);
@@ -168,7 +178,7 @@ test("a text gets its length, and what has no body is sent as it is", async () =
   const clock = new FakeClock();
   const rate = rateOf(clock);
   await serve(
-    rate.node((req, res) => {
+    nodeGateway(rate, (req, res) => {
       if (req.url === "/204") res.statusCode = 204;
       if (req.url === "/empty" || req.url === "/204") res.end();
       else res.end("hello");
@@ -189,7 +199,7 @@ test("a handler that ends its response twice, or writes after its end, does not 
   const note = (what: string) => (error?: Error | null) =>
     void seen.push(`${what} ${(error as NodeJS.ErrnoException | undefined)?.code}`);
   await serve(
-    rateOf(clock).node((_, res) => {
+    nodeGateway(rateOf(clock), (_, res) => {
       res.on("error", note("error"));
       res.end(BODY);
       res.end();
@@ -208,7 +218,7 @@ test("a text in another encoding, trailers, and a body of a wrong type are handl
   const clock = new FakeClock();
   const bodies = { base64: "aGVsbG8=", hex: "68656c6c6f", latin1: "h\xe9llo", utf16le: "hé" };
   await serve(
-    rateOf(clock).node((req, res) => {
+    nodeGateway(rateOf(clock), (req, res) => {
       const path = (req.url ?? "").slice(1);
       if (path in bodies) {
         const encoding = path as keyof typeof bodies;
@@ -238,7 +248,7 @@ test("a text in another encoding, trailers, and a body of a wrong type are handl
 test("after an error in the header fields a handler can send another response", async () => {
   const clock = new FakeClock();
   await serve(
-    rateOf(clock).node((req, res) => {
+    nodeGateway(rateOf(clock), (req, res) => {
       res.statusMessage = "not\nallowed";
       const send = () => (req.url === "/write" ? res.write("first") : res.end("first"));
       assert.throws(send, /Invalid character in statusMessage/);
@@ -258,7 +268,7 @@ test("responses of one actor share the rate", async () => {
   const clock = new FakeClock();
   const rate = rateOf(clock, { bytesPerSecond: 100_000, actor: ({ header }) => header("who") });
   await serve(
-    rate.node((_, res) => res.end(BODY)),
+    nodeGateway(rate, (_, res) => res.end(BODY)),
     async (url) => {
       const both = await Promise.all([download(url, clock), download(url, clock)]);
       assert.equal(
@@ -274,23 +284,38 @@ test("a limiter of the application counts the bytes, and its failure cuts the re
   const clock = new FakeClock();
   const limiter = RateLimiter.create(50_000, { clock });
   await serve(
-    rateOf(clock, { limiter }).node((_, res) => res.end(BODY)),
+    nodeGateway(rateOf(clock, { limiter }), (_, res) => res.end(BODY)),
     async (url) => assert.ok((await download(url, clock)).ms > 1700),
   );
-  const broken = () => {
-    throw new Error("no limiter");
-  };
+  const broken = { acquire: async () => Promise.reject(new Error("away")) } as unknown as Limiter;
   await serve(
-    rateOf(clock, { limiter: broken }).node((_, res) => res.end(BODY)),
+    nodeGateway(rateOf(clock, { limiter: broken }), (_, res) => res.end(BODY)),
     async (url) => assert.is((await download(url, clock)).body, ""),
   );
+});
+
+test("if the function for the limiter fails, onError decides", async () => {
+  const clock = new FakeClock();
+  const limiter = () => {
+    throw new Error("no limiter");
+  };
+  for (const [onError, length] of [
+    ["allow", BYTES],
+    ["refuse", 0],
+  ] as const) {
+    const handler: RequestListener = (_, res) => res.end(BODY);
+    await serve(nodeGateway(rateOf(clock, { limiter }), handler, { onError }), async (url) => {
+      const { body } = await download(url, clock);
+      assert.is(body.match(/^0123456789/) ? body.length : 0, length);
+    });
+  }
 });
 
 test("a client that leaves frees what waits for it", async () => {
   const clock = new FakeClock();
   let closed = false;
   await serve(
-    rateOf(clock).node((_, res) => {
+    nodeGateway(rateOf(clock), (_, res) => {
       res.on("close", () => {
         closed = true;
       });
@@ -317,9 +342,6 @@ test("bad options are named", () => {
   assert.throws(wrong({ bytesPerSecond: 1, actor: 1 }), /actor must be a function, got 1/);
   assert.throws(wrong({ limiter: 1 }), /limiter must be a limiter or a function, got 1/);
   assert.throws(wrong({ rate: 1 }), /options has no "rate"/);
-  const rate = limitRate({ bytesPerSecond: 1 });
-  assert.throws(() => rate.node(1 as never), /handler must be a function, got 1/);
-  assert.throws(() => rate.fetch(1 as never), /handler must be a function, got 1/);
 });
 
 test("a paced response asks a stream for more only when its own queue has room", async () => {
@@ -335,7 +357,7 @@ test("a paced response asks a stream for more only when its own queue has room",
   });
   const limiter = RateLimiter.create(1_000_000, { clock });
   const rate = limitRate({ limiter });
-  const server = createServer(rate.node((_, res: ServerResponse) => source.pipe(res)));
+  const server = createServer(nodeGateway(rate, (_, res: ServerResponse) => source.pipe(res)));
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
   const { port } = server.address() as AddressInfo;
   const [response] = await once(get({ port, host: "127.0.0.1" }), "response");
