@@ -2,10 +2,16 @@
 
 import { type Clock, gcra, systemClock } from "smooth-limiter";
 import { type RedisClient, RedisLimiter } from "smooth-limiter/redis";
-import { ACTOR_KINDS, type Actor, type ActorKind, type Actors, ownActor } from "./actors/actor.ts";
+import {
+  ACTOR_KINDS,
+  type Actor,
+  type ActorKind,
+  type Actors,
+  ownActor,
+  type WhenActorMissing,
+} from "./actors/actor.ts";
 import { fromAddress } from "./actors/address.ts";
 import { type GuardedActor, guarded } from "./actors/guarded.ts";
-import { ActorResolver, type WhenActorMissing } from "./actors/resolver.ts";
 import {
   aboveZero,
   atLeastOne,
@@ -18,6 +24,7 @@ import {
   checkOptions,
   checkText,
 } from "./ground/check.ts";
+import { chain } from "./ground/maybe.ts";
 import { KeyBudget } from "./key-budget.ts";
 import type { RuleContext } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
@@ -151,13 +158,8 @@ const OPTIONS: readonly (keyof GatewayOptions)[] = [
   "clock",
 ];
 
-/** The options, checked, and what limiters and actors of rules need. */
-interface Checked {
-  readonly context: RuleContext;
-  readonly actors: ActorResolver;
-}
-
-export function checkGatewayOptions(options: GatewayOptions): Checked {
+/** Returns what limiters and actors of rules need. */
+export function checkGatewayOptions(options: GatewayOptions): RuleContext {
   checkOptions("options", options, OPTIONS);
   const { actors = {}, actorKinds = {}, costs = {}, algorithms = {}, onRules } = options;
   const { whenActorMissing = "device", whenSourceGone = "keep", trustedProxies } = options;
@@ -187,8 +189,13 @@ export function checkGatewayOptions(options: GatewayOptions): Checked {
   for (const [name, actor] of Object.entries(actors)) named.set(name, guard(name, actor));
   named.set("device", guardedDevice);
   const kinds = new Map(Object.entries({ ...ACTOR_KINDS, ...actorKinds }));
-  const context: RuleContext = {
+  return {
     ...settings,
+    missing: (when = whenActorMissing, request, report, go) => {
+      if (when === "skip") return undefined;
+      const device = when === "device" ? guardedDevice(request, report) : undefined;
+      return chain(device, (instead = "") => go(instead, false));
+    },
     actor: (name) => {
       const known = named.get(name);
       if (known !== undefined) return known;
@@ -208,13 +215,12 @@ export function checkGatewayOptions(options: GatewayOptions): Checked {
     ),
     algorithms: { ...ALGORITHMS, ...algorithms },
   };
-  return { context, actors: new ActorResolver(guardedDevice, whenActorMissing) };
 }
 
 /** Returns the settings of limiters, checked. */
 function limiterSettings(
   options: GatewayOptions,
-): Omit<RuleContext, "actor" | "algorithms" | "costs"> {
+): Omit<RuleContext, "actor" | "missing" | "algorithms" | "costs"> {
   const { redis, prefix = "g:", hashTag, timeoutMs = 1000 } = options;
   const { maxKeys = 1_000_000, whenFull = "evict", clock, instances = "auto" } = options;
   const { whenUnavailable = "local" } = options;

@@ -2,17 +2,17 @@ import type { Report } from "./actors/guarded.ts";
 import { checkGatewayOptions, type GatewayOptions } from "./gateway-options.ts";
 import { checkOptions, checkText, show } from "./ground/check.ts";
 import { type RuleContext, unixMs } from "./limits.ts";
+import { Pipeline } from "./pipeline/pipeline.ts";
 import type { GatewayRequest } from "./request.ts";
-import { RuleFilter } from "./rule-filter.ts";
 import { readRules } from "./rules/read-rules.ts";
-import type { Rule } from "./rules/rule.ts";
+import type { RefusingRule, Rule } from "./rules/rule.ts";
 import type { UrlRules } from "./rules/schema.ts";
 import { RuleSet } from "./ruleset.ts";
 import { LiveRules, type RulesEvent } from "./sources/live-rules.ts";
 import { sourcesOf } from "./sources/rules-option.ts";
 import { warnOfRules } from "./sources/warn-of-rules.ts";
 import { type RuleStats, Stats } from "./stats.ts";
-import type { Verdict } from "./verdict.ts";
+import { DISPUTED, type Verdict } from "./verdict.ts";
 
 /** A filter for the front of an HTTP server. */
 export interface Gateway {
@@ -96,18 +96,17 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
 
 class RuledGateway implements Gateway {
   readonly #context: RuleContext;
-  readonly #filter: RuleFilter;
+  readonly #pipeline = new Pipeline();
   readonly #live: LiveRules;
   readonly #stats: Stats;
   #set: RuleSet;
   #isOpen = false;
 
   constructor(options: GatewayOptions) {
-    const { context, actors } = checkGatewayOptions(options);
+    const context = checkGatewayOptions(options);
     const { algorithms = {}, onRules, onVerdict, whenSourceGone = "keep" } = options;
     this.#context = context;
     this.#stats = new Stats(onVerdict);
-    this.#filter = new RuleFilter(actors, context.clock);
     this.#set = new RuleSet([], context);
     const names = {
       actors: Object.keys(options.actors ?? {}),
@@ -128,8 +127,8 @@ class RuledGateway implements Gateway {
       read,
       apply: (rules) => {
         this.#set = new RuleSet(rules, context, this.#set);
-        const { requests, connections } = this.#set.active;
-        this.#stats.follow([...requests, ...connections].map((each) => each.rule.name));
+        const { permits, places } = this.#set.active;
+        this.#stats.follow([...permits, ...places].map((each) => each.rule.name));
       },
       // a listener that fails must not stop the rules
       report: (event) => void (async () => listen(event))().catch(() => {}),
@@ -146,24 +145,26 @@ class RuledGateway implements Gateway {
   }
 
   check(request: GatewayRequest, report?: Report): Verdict | Promise<Verdict> {
-    const verdict = this.#filter.check(this.#set, request, report);
+    const stages = this.#set.match(request);
+    const verdict = stages ? this.#pipeline.check<RefusingRule>(stages, request, report) : DISPUTED;
     return verdict instanceof Promise
       ? verdict.then((later) => this.#stats.note(later, request))
       : this.#stats.note(verdict, request);
   }
 
   peek(request: GatewayRequest): Verdict | Promise<Verdict> {
-    return this.#filter.peek(this.#set, request);
+    const stages = this.#set.match(request);
+    return stages ? this.#pipeline.peek<RefusingRule>(stages, request) : DISPUTED;
   }
 
   async reset(which: { readonly rule: string; readonly actor?: string }): Promise<void> {
     checkOptions("reset", which, ["rule", "actor"]);
     const { rule, actor = "" } = which;
     checkText("rule", rule);
-    const { requests } = this.#set.active;
-    const active = requests.find((each) => each.rule.name === rule);
+    const { permits } = this.#set.active;
+    const active = permits.find((each) => each.rule.name === rule);
     if (active === undefined) {
-      const known = requests.slice(0, MOST_NAMES);
+      const known = permits.slice(0, MOST_NAMES);
       const names = known.map((each) => show(each.rule.name)).join(", ");
       throw new RangeError(
         `rule must be the name of a rule for requests per time: ${names || "there is none"}, got ${show(rule)}`,
@@ -177,7 +178,7 @@ class RuledGateway implements Gateway {
   }
 
   async close(): Promise<void> {
-    this.#filter.rejectWaiting();
+    this.#pipeline.rejectWaiting();
     await Promise.all([this.#live.close(), this.#set.close()]);
   }
 }

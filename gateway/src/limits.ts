@@ -11,9 +11,12 @@ import {
   systemClock,
 } from "smooth-limiter";
 import { type RedisClient, RedisLimiter, type RedisLimiterOptions } from "smooth-limiter/redis";
-import type { GuardedActor } from "./actors/guarded.ts";
+import type { WhenActorMissing } from "./actors/actor.ts";
+import type { GuardedActor, Report } from "./actors/guarded.ts";
 import { keyOfActor } from "./actors/key.ts";
+import type { Maybe } from "./ground/maybe.ts";
 import type { KeyBudget } from "./key-budget.ts";
+import type { GatewayRequest } from "./request.ts";
 import { ALGORITHMS, type RuleAlgorithm, type RuleAlgorithms } from "./rules/algorithms.ts";
 import { type Calendar, calendarOf } from "./rules/calendar.ts";
 import type { GuardedCost } from "./rules/cost.ts";
@@ -23,6 +26,18 @@ import type { RequestRule, RuleNumbers } from "./rules/rule.ts";
 export interface RuleContext {
   /** Returns an actor by the name that rules use; undefined if there is none. */
   readonly actor: (name: string) => GuardedActor | undefined;
+  /**
+   * Finds by what a request without a value for the rule's actor counts.
+   *
+   * @param go receives the replacement
+   * @returns undefined if the rule does not apply to the request
+   */
+  missing<T>(
+    when: WhenActorMissing | undefined,
+    request: GatewayRequest,
+    report: Report | undefined,
+    go: (actor: string, isKnown: boolean) => Maybe<T>,
+  ): Maybe<T | undefined>;
   readonly algorithms: RuleAlgorithms;
   readonly costs: ReadonlyMap<string, GuardedCost>;
   readonly redis: RedisClient | undefined;

@@ -1,6 +1,7 @@
 /** Counts the requests in progress: each holds a place until it leaves. */
 import type { Clock, Decision } from "smooth-limiter";
 import { chain, type Maybe, settled } from "./ground/maybe.ts";
+import { RETRY_MS, stated } from "./verdict.ts";
 
 /** What is needed of a `RedisConcurrencyLimiter`, or of a `ConcurrencyLimiter`. */
 export interface SharedPlaces {
@@ -162,27 +163,16 @@ export class LeasedPlaces implements Places {
   }
 }
 
-/** The retry time of a refusal: when a place becomes free cannot be known, so one second. */
-const RETRY_MS = 1000;
-
 /**
  * Returns the decision on a request for a place.
  *
  * @param remaining how many more places are free; undefined if there was none for the request
  */
-export function placeDecision(
-  policy: string,
-  limit: number,
-  remaining: number | undefined,
-): Decision {
+export function placeDecision(policy: string, limit: number, remaining?: number): Decision {
   const allowed = remaining !== undefined;
-  const waitMs = allowed ? 0 : RETRY_MS;
-  const status = { limit, remaining: remaining ?? 0, resetMs: waitMs, windowMs: 0 };
-  return {
-    allowed,
-    waitMs,
-    ...status,
-    policy,
-    policies: { [policy]: { allowed, ...status } },
-  };
+  return stated(policy, allowed, {
+    limit,
+    remaining: remaining ?? 0,
+    waitMs: allowed ? 0 : RETRY_MS,
+  });
 }

@@ -1,21 +1,22 @@
 /** The rules in force. */
-import { CompiledRequestRule } from "./compiled-request-rule.ts";
-import type { CompiledRule } from "./compiled-rule.ts";
-import { ActiveConnections, sharingProblem } from "./connection-filter.ts";
+import { PaceRule } from "./compiled/pace-rule.ts";
+import { PermitRule } from "./compiled/permit-rule.ts";
+import { PlaceRule, sharingProblem } from "./compiled/place-rule.ts";
+import type { CompiledRule } from "./compiled/rule.ts";
 import { show } from "./ground/check.ts";
 import { policiesOf, type RuleContext } from "./limits.ts";
 import { hostsOf } from "./match/host.ts";
 import { PathTree } from "./match/tree.ts";
+import type { Stages } from "./pipeline/limit.ts";
 import type { GatewayRequest } from "./request.ts";
-import { ActiveRate } from "./response-rates.ts";
-import type { RequestRule, Rule } from "./rules/rule.ts";
+import type { RefusingRule, RequestRule, Rule } from "./rules/rule.ts";
 import { RulesError } from "./rules/rules-error.ts";
 
-/** Rules by kind; in each kind those of the outermost URL first. */
-export interface RulesByKind {
-  readonly requests: readonly CompiledRequestRule[];
-  readonly connections: readonly ActiveConnections[];
-  readonly rates: readonly ActiveRate[];
+/** The rules of each stage; in each those of the outermost URL first. */
+interface RulesByStage extends Stages<RefusingRule> {
+  readonly places: readonly PlaceRule[];
+  readonly permits: readonly PermitRule[];
+  readonly paces: readonly PaceRule[];
 }
 
 type Kind<T> = abstract new (...args: never) => T;
@@ -48,23 +49,23 @@ export class RuleSet {
       return found instanceof kind ? found : undefined;
     };
     for (const each of policies) {
-      this.#add(new CompiledRequestRule(each, context, was(CompiledRequestRule, each.rule)));
+      this.#add(new PermitRule(each, context, was(PermitRule, each.rule)));
     }
     for (const rule of rules) {
       if (rule.quotaUnit === "concurrent-requests") {
-        this.#add(new ActiveConnections(rule, context, was(ActiveConnections, rule)));
+        this.#add(new PlaceRule(rule, context, was(PlaceRule, rule)));
       } else if (rule.quotaUnit === "content-bytes") {
-        this.#add(new ActiveRate(rule, context, was(ActiveRate, rule)));
+        this.#add(new PaceRule(rule, context, was(PaceRule, rule)));
       }
     }
   }
 
-  get active(): RulesByKind {
-    return byKind([...this.#byName.values()]);
+  get active(): RulesByStage {
+    return byStage([...this.#byName.values()]);
   }
 
   /** Returns the rules that apply to a request; undefined if its target is disputed: see `PathTree`. */
-  match(request: GatewayRequest): RulesByKind | undefined {
+  match(request: GatewayRequest): RulesByStage | undefined {
     const { url } = request;
     let known: readonly string[] | undefined;
     const hosts = () => {
@@ -74,15 +75,15 @@ export class RuleSet {
     const matches = this.#tree.match(url, (one) => one.isForAll || one.includes(request, hosts));
     if (matches === undefined) return undefined;
     const found = this.#hasLists ? [...new Set(matches)] : matches;
-    if (!this.#isOneKind) return byKind(found);
-    return { requests: found as readonly CompiledRequestRule[], connections: NONE, rates: NONE };
+    if (!this.#isOneKind) return byStage(found);
+    return { places: NONE, permits: found as readonly PermitRule[], paces: NONE };
   }
 
   async close(): Promise<void> {
-    const { requests, connections } = this.active;
+    const { permits, places } = this.active;
     await Promise.all([
-      ...requests.map(({ limits }) => limits.close()),
-      ...connections.map((each) => each.close()),
+      ...permits.map(({ limits }) => limits.close()),
+      ...places.map((each) => each.close()),
     ]);
   }
 
@@ -94,13 +95,13 @@ export class RuleSet {
   }
 }
 
-function byKind(rules: readonly CompiledRule[]): RulesByKind {
+function byStage(rules: readonly CompiledRule[]): RulesByStage {
   const of = <T extends CompiledRule>(kind: Kind<T>) =>
     rules.filter((one): one is T => one instanceof kind);
   return {
-    requests: of(CompiledRequestRule),
-    connections: of(ActiveConnections),
-    rates: of(ActiveRate),
+    places: of(PlaceRule),
+    permits: of(PermitRule),
+    paces: of(PaceRule),
   };
 }
 

@@ -51,45 +51,82 @@ export interface Verdict<R extends CountedRule = RefusingRule> {
   readonly paces?: readonly Pace[] | undefined;
 }
 
-/**
- * Returns when a refused request should be retried, ms; 0 if no rule refuses it.
- *
- * @param asks what the request costs under each rule; 1 under a rule that is not among them
- */
-export function retryOf(
-  outcomes: readonly Outcome<CountedRule>[],
-  asks: readonly { readonly active: { readonly rule: CountedRule }; readonly cost: number }[] = [],
-): number {
-  const costs = new Map(asks.map(({ active, cost }) => [active.rule, cost]));
-  const retries = outcomes
-    .filter(isRefusal)
-    .map(({ decision, rule }) => retryAfter(decision, costs.get(rule) ?? 1));
-  return Math.max(0, ...retries);
+/** What is known of a charge when its verdict is made. */
+interface Charged<R extends CountedRule> {
+  readonly limit: { readonly rule: R };
+  readonly actor: string;
+  /** In permits. */
+  readonly cost: number;
 }
+
+/**
+ * The verdict on a request.
+ *
+ * @param charges what the request costs under each rule; 1 under a rule that is not among them
+ */
+export function verdictOf<R extends CountedRule>(
+  outcomes: readonly Outcome<R>[],
+  waitedMs = 0,
+  charges: readonly Charged<R>[] = [],
+): Verdict<R> {
+  let allowed = true;
+  let retryMs = 0;
+  for (const outcome of outcomes) {
+    if (!isRefusal(outcome)) continue;
+    allowed = false;
+    const { cost = 1 } = charges.find(({ limit }) => limit.rule === outcome.rule) ?? {};
+    retryMs = Math.max(retryMs, retryAfter(outcome.decision, cost));
+  }
+  return { allowed, retryMs, waitedMs, outcomes };
+}
+
+/** Does the work of `verdictOf` for a single limit that enforces: most requests match only one. */
+export function verdictOfOne<R extends CountedRule>(
+  { limit: { rule }, actor, cost }: Charged<R>,
+  decision: Decision,
+): Verdict<R> {
+  const { allowed } = decision;
+  const retryMs = allowed ? 0 : retryAfter(decision, cost);
+  return { allowed, retryMs, waitedMs: 0, outcomes: [{ rule, actor, allowed, decision }] };
+}
+
+/** The verdict on a request to which no rule applies. */
+export const NO_RULE: Verdict<never> = Object.freeze({
+  allowed: true,
+  retryMs: 0,
+  waitedMs: 0,
+  outcomes: Object.freeze([]),
+});
+
+/** The verdict on a request with a disputed target. */
+export const DISPUTED: Verdict<never> = Object.freeze({
+  ...NO_RULE,
+  allowed: false,
+  retryMs: Infinity,
+  disputed: true,
+});
 
 /** Whether a rule refuses the request. */
 export function isRefusal({ allowed, rule }: Outcome<CountedRule>): boolean {
   return !allowed && rule.mode === "enforce";
 }
 
-/** The verdict on a request that a rule refuses before permits are taken. */
-export function refused<R extends CountedRule>(outcomes: readonly Outcome<R>[]): Verdict<R> {
-  return { allowed: false, retryMs: retryOf(outcomes), waitedMs: 0, outcomes };
+/** The retry time where it cannot be known: no room for a new key, no free place. */
+export const RETRY_MS = 1000;
+
+/** Gives a refusal a time to retry. */
+export function withWait(decision: Decision): Decision {
+  return { ...decision, waitMs: decision.waitMs || RETRY_MS };
 }
 
-/** The verdict on a request with a disputed target. */
-export const DISPUTED: Verdict<never> = Object.freeze({
-  allowed: false,
-  retryMs: Infinity,
-  waitedMs: 0,
-  outcomes: Object.freeze([]),
-  disputed: true,
-});
-
-/** Adds outcomes in front. */
-export function withOutcomes<R extends CountedRule>(
-  verdict: Verdict<R>,
-  before: readonly Outcome<R>[],
-): Verdict<R> {
-  return before.length === 0 ? verdict : { ...verdict, outcomes: [...before, ...verdict.outcomes] };
+/** A decision that no limiter has made. */
+export function stated(
+  policy: string,
+  allowed: boolean,
+  numbers: { readonly limit: number; readonly remaining: number; readonly waitMs: number },
+): Decision {
+  const { limit, remaining, waitMs } = numbers;
+  const status = { limit, remaining, resetMs: waitMs, windowMs: 0 };
+  const policies = { [policy]: { allowed, ...status } };
+  return { allowed, waitMs, ...status, policy, policies };
 }

@@ -2,8 +2,7 @@
  * `smooth-limiter-gateway/web`: all of `smooth-limiter-gateway/limit`, and a filter that is configured by rules,
  * without what needs a module of Node. It runs wherever `Request` and `Response` exist.
  */
-export type { ActorKind, Actors } from "./actors/actor.ts";
-export type { WhenActorMissing } from "./actors/resolver.ts";
+export type { ActorKind, Actors, WhenActorMissing } from "./actors/actor.ts";
 export { createGateway, type Gateway } from "./gateway.ts";
 export type { GatewayOptions } from "./gateway-options.ts";
 export * from "./limit.ts";

@@ -14,6 +14,9 @@ import type { GatewayRequest } from "../request.ts";
  */
 export type Actor = (request: GatewayRequest) => Maybe<string | undefined>;
 
+/** How requests without a value for the rule's actor are counted. */
+export type WhenActorMissing = "device" | "shared" | "skip";
+
 export type Actors = Readonly<Record<string, Actor>>;
 
 /**

@@ -4,7 +4,7 @@ import type { Actor } from "../actors/actor.ts";
 import { fromAddress } from "../actors/address.ts";
 import { guarded } from "../actors/guarded.ts";
 import { keyOf, localKey } from "../actors/key.ts";
-import { type Checker, type CheckResult, PASSED } from "../answers/checker.ts";
+import type { Checker } from "../answers/checker.ts";
 import {
   aboveZero,
   aboveZeroOrInfinity,
@@ -16,7 +16,9 @@ import {
   show,
   wholeAtLeastOne,
 } from "../ground/check.ts";
-import { chain, type Maybe } from "../ground/maybe.ts";
+import { chain } from "../ground/maybe.ts";
+import type { PlaceLimit } from "../pipeline/limit.ts";
+import { OneLimit } from "../pipeline/one-limit.ts";
 import {
   LeasedPlaces,
   OwnPlaces,
@@ -24,7 +26,7 @@ import {
   placeDecision,
   type SharedPlaces,
 } from "../places.ts";
-import type { GatewayRequest } from "../request.ts";
+import type { CountedRule, Outcome } from "../verdict.ts";
 
 export interface ConnectionsOptions {
   /**
@@ -104,38 +106,36 @@ export function limitConnections(limit: number, options: ConnectionsOptions = {}
   }
   checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
   checkNumber("maxAgeMs", maxAgeMs, aboveZeroOrInfinity);
-  const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
   checkClock(clock);
   const places: Places =
     limiter === undefined
       ? new OwnPlaces(clock)
       : new LeasedPlaces((key, most) => limiter(keyOf(key, "global"), most), clock);
+  const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
   const safeActor = guarded("the actor of limitConnections", actor, actorTimeoutMs, clock);
-
-  const enter = (value: string | undefined, request: GatewayRequest): Maybe<CheckResult> => {
-    // the end of the request is never reported, so its place would never be freed
-    if (request.onClose === undefined && maxAgeMs === Infinity) return PASSED;
-    const key = localKey(value, address, request);
-    return chain(places.take({ key, limit, maxAgeMs }), (place) => {
-      if (place === undefined) {
-        const decision = placeDecision(name, limit, undefined);
-        return {
-          allowed: false,
-          retryMs: decision.waitMs,
-          outcomes: [{ rule, allowed: false, decision }],
-        };
-      }
-      request.onClose?.(place.leave);
-      return PASSED;
-    });
+  const found = (key: string, remaining: number | undefined): Outcome<CountedRule> => {
+    const decision = placeDecision(name, limit, remaining);
+    return { rule, actor: key, allowed: decision.allowed, decision };
   };
-
-  return {
-    check(request, report) {
-      const value = safeActor(request, report);
-      return value instanceof Promise
-        ? value.then((later) => enter(later, request))
-        : enter(value, request);
-    },
+  const place: PlaceLimit = {
+    rule,
+    turn: 0,
+    endsByItself: maxAgeMs < Infinity,
+    enter: (request, report) =>
+      chain(safeActor(request, report), (value) => {
+        const key = localKey(value, address, request);
+        return chain(places.take({ key, limit, maxAgeMs }), (taken) => ({
+          outcome: found(key, taken?.remaining),
+          place: taken,
+        }));
+      }),
+    look: (request) =>
+      chain(safeActor(request), (value) => {
+        const key = localKey(value, address, request);
+        return chain(places.takenOf(key, limit), (taken) =>
+          found(key, taken < limit ? limit - taken : undefined),
+        );
+      }),
   };
+  return new OneLimit({ places: [place] });
 }

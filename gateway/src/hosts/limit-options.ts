@@ -115,13 +115,13 @@ export function readCost(value: unknown): number {
 const NUMBERS = ["waitMs", "limit", "remaining", "resetMs"] as const;
 
 /** Checks what a limiter has decided: the application may have written it. */
-export function checkDecision(value: unknown): void {
+export function checkDecision(value: unknown): Decision {
   const decision = Object(value) as Partial<Decision>;
   const isDecision =
     typeof decision.allowed === "boolean" &&
     typeof decision.policies === "object" &&
     NUMBERS.every((name) => typeof decision[name] === "number" && !Number.isNaN(decision[name]));
-  if (isDecision) return;
+  if (isDecision) return value as Decision;
   throw new TypeError(
     `decide(permits) of a limiter must return a decision, { allowed, waitMs, limit, … }, got ${show(value)}`,
   );

@@ -10,7 +10,7 @@ import {
 import type { Actor } from "../actors/actor.ts";
 import { guarded, type Report } from "../actors/guarded.ts";
 import { keyOf } from "../actors/key.ts";
-import { type Checker, PASSED } from "../answers/checker.ts";
+import type { Checker } from "../answers/checker.ts";
 import {
   aboveZero,
   atLeastZero,
@@ -21,6 +21,8 @@ import {
   show,
 } from "../ground/check.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
+import type { PaceLimit } from "../pipeline/limit.ts";
+import { OneLimit } from "../pipeline/one-limit.ts";
 import type { GatewayRequest } from "../request.ts";
 
 export interface LimitRateOptions {
@@ -74,16 +76,11 @@ export function limitRate(options: LimitRateOptions): Checker {
   checkNumber("afterBytes", afterBytes, atLeastZero);
   checkClock(clock);
   const limiterOf = limiters(options, clock);
-  return {
-    check(request, report) {
-      // it has no body
-      if (request.method === "HEAD") return PASSED;
-      return chain(limiterOf(request, report), (limiter) => ({
-        ...PASSED,
-        paces: [{ limiter, afterBytes }],
-      }));
-    },
+  const pace: PaceLimit = {
+    pace: (request, report) =>
+      chain(limiterOf(request, report), (limiter) => ({ limiter, afterBytes })),
   };
+  return new OneLimit({ paces: [pace] });
 }
 
 function limiters(

@@ -1,11 +1,6 @@
 /** The verdict of a limit without rules. */
-import type { Decision } from "smooth-limiter";
 import { requests } from "../answers/fields.ts";
-import { retryAfter } from "../answers/retry.ts";
 import type { CountedRule, Outcome, Verdict } from "../verdict.ts";
-import { checkDecision } from "./limit-options.ts";
-
-type CountedOutcome = Outcome<CountedRule>;
 
 /** The result of a limit for a request: what handlers find on the request as `rateLimit`. */
 export interface LimitVerdict extends Verdict<CountedRule> {
@@ -25,38 +20,10 @@ export interface RateLimited {
   rateLimit?: LimitVerdict | undefined;
 }
 
-/** Returns the verdict on a request that had to wait, or that may get its permits back. */
+/** Returns a verdict with the numbers of its limit. */
 export function limitVerdict(verdict: Verdict<CountedRule>, key: string): LimitVerdict {
   const { allowed, retryMs, waitedMs, outcomes } = verdict;
-  checkDecision(outcomes[0]?.decision);
-  return withNumbers(allowed, retryMs, waitedMs, outcomes as readonly [CountedOutcome], key);
-}
-
-/**
- * Returns the verdict on a request that was decided at once.
- *
- * @param cost in permits of the limiter
- */
-export function verdictAtOnce(
-  decision: Decision,
-  cost: number,
-  key: string,
-  rule: CountedRule,
-): LimitVerdict {
-  checkDecision(decision);
-  const { allowed } = decision;
-  const retryMs = allowed ? 0 : retryAfter(decision, cost);
-  return withNumbers(allowed, retryMs, 0, [{ rule, actor: key, allowed, decision }], key);
-}
-
-function withNumbers(
-  allowed: boolean,
-  retryMs: number,
-  waitedMs: number,
-  outcomes: readonly [CountedOutcome],
-  key: string,
-): LimitVerdict {
-  const [outcome] = outcomes;
+  const [outcome] = outcomes as readonly [Outcome<CountedRule>];
   const { limit, remaining, resetMs } = outcome.decision;
   return {
     allowed,
@@ -68,18 +35,4 @@ function withNumbers(
     remaining: requests(remaining, outcome),
     resetMs,
   };
-}
-
-/** Returns the verdict on a request that can never pass. */
-export function neverVerdict(key: string, limit: number, rule: CountedRule): LimitVerdict {
-  const status = { limit, remaining: 0, resetMs: Infinity, windowMs: 0 };
-  const policy = "default";
-  const decision: Decision = {
-    allowed: false,
-    waitMs: Infinity,
-    ...status,
-    policy,
-    policies: { [policy]: { allowed: false, ...status } },
-  };
-  return verdictAtOnce(decision, 1, key, rule);
 }

@@ -2,16 +2,12 @@
  * A limit for requests without a file of rules: a limiter, and functions that say by what each
  * request is counted. It decides by the same code as a rule of a gateway.
  */
-import {
-  type Decision,
-  type Limiter,
-  PermitsExceedCapacityError,
-  systemClock,
-} from "smooth-limiter";
+import { type Limiter, PermitsExceedCapacityError, systemClock } from "smooth-limiter";
 import { type AddressActor, fromAddress } from "../actors/address.ts";
 import { detachable, type GuardedCall, guardedCall, type Report } from "../actors/guarded.ts";
 import { localKey } from "../actors/key.ts";
 import { type Checker, type CheckResult, PASSED } from "../answers/checker.ts";
+import { COUNTS } from "../answers/counted.ts";
 import {
   aboveZero,
   atLeastZero,
@@ -24,10 +20,12 @@ import {
   show,
 } from "../ground/check.ts";
 import { chain, isThenable, type Maybe, orElse } from "../ground/maybe.ts";
-import { type Ask, Judge } from "../judge.ts";
+import type { Charge, Passed } from "../pipeline/limit.ts";
+import { Pipeline } from "../pipeline/pipeline.ts";
 import type { GatewayRequest } from "../request.ts";
-import type { CountedRule } from "../verdict.ts";
+import { type CountedRule, stated, verdictOfOne } from "../verdict.ts";
 import {
+  checkDecision,
   isByKey,
   isLimiter,
   LIMIT_OPTIONS,
@@ -38,17 +36,11 @@ import {
   readKey,
   readSkip,
 } from "./limit-options.ts";
-import { type LimitVerdict, limitVerdict, neverVerdict, verdictAtOnce } from "./limit-verdict.ts";
+import { type LimitVerdict, limitVerdict } from "./limit-verdict.ts";
 import { RequestLimits } from "./request-limits.ts";
 
 /** More differ only where an application computes limits; the table is then emptied. */
 const MOST_RULES = 1000;
-
-const COUNTS = {
-  all: undefined,
-  failures: (status: number) => status >= 400,
-  successes: (status: number) => status < 400,
-} as const;
 
 /**
  * Creates a filter that takes the permits of each request from a limiter. `expressLimit` and its
@@ -71,11 +63,11 @@ export function limitRequests<Raw = unknown>(
   return new LimitChecker(limiter, options as LimitOptions);
 }
 
-type Active = Ask<CountedRule>["active"];
+type Limit = Charge["limit"];
 
 class LimitChecker implements Checker {
   readonly limiter: Limiter | LimiterByKey;
-  readonly #judge = new Judge();
+  readonly #pipeline = new Pipeline();
   readonly #name: string;
   readonly #longestWaitMs: number;
   readonly #address: AddressActor;
@@ -90,11 +82,12 @@ class LimitChecker implements Checker {
   readonly #limits: RequestLimits;
   /** Permits of a request, unless `#costOf` says otherwise. */
   readonly #cost: number;
-  readonly #counts: ((status: number, raw: unknown) => boolean) | undefined;
+  /** Absent where all requests count. */
+  readonly #settling: Passed | undefined;
   /** The rule of most requests. Rules are reused, because fields are cached by rule. */
-  readonly #usual: Active;
+  readonly #usual: Limit;
   /** Other rules by the permits that a request costs. */
-  readonly #others = new Map<number, Active>();
+  readonly #others = new Map<number, Limit>();
 
   constructor(limiter: Limiter | LimiterByKey, options: LimitOptions) {
     if (!isLimiter(limiter)) {
@@ -144,7 +137,7 @@ class LimitChecker implements Checker {
     if (skip !== undefined) this.#skip = guard("skip", skip, "is counted", readSkip);
     if (typeof cost === "function") this.#costOf = guard("cost", cost, "costs 1", readCost);
     this.#cost = typeof cost === "function" ? 1 : checkNumber("cost", cost, aboveZero);
-    this.#usual = this.#activeOf(this.#cost);
+    this.#usual = this.#newLimit(this.#cost);
     const readLimit = (value: unknown) => this.#limits.read(value);
     if (typeof limit === "function") {
       this.#limitOf = guard("limit", limit, "has the limiter's own limit", readLimit);
@@ -158,7 +151,8 @@ class LimitChecker implements Checker {
       timeoutMs: timeoutMs + maxWaitMs,
       clock,
     });
-    this.#counts = typeof count === "function" ? count : COUNTS[count];
+    if (count !== "all")
+      this.#settling = settling(typeof count === "function" ? count : COUNTS[count]);
   }
 
   check(request: GatewayRequest, report?: Report): Maybe<CheckResult> {
@@ -189,21 +183,16 @@ class LimitChecker implements Checker {
   ): Maybe<CheckResult> {
     if (cost === 0) return PASSED;
     const key = this.#keyFor(value, request);
-    const { onAnswered } = request;
-    const counts = this.#counts;
-    const onTaken =
-      counts && onAnswered
-        ? (undo: () => Maybe<void>) => this.#settle(counts, undo, request, report)
-        : undefined;
+    const passed = request.onAnswered && this.#settling;
     if (limit === undefined || limit === null) {
-      return this.#takeFrom(this.limiter, key, cost, 1, onTaken, request);
+      return this.#takeFrom(this.limiter, key, cost, 1, passed, request, report);
     }
     if (typeof limit !== "number") {
-      return this.#takeFromGiven(limit, key, cost, onTaken, request, report);
+      return this.#takeFromGiven(limit, key, cost, passed, request, report);
     }
-    if (limit === 0) return neverVerdict(key, 0, this.#usual.rule);
+    if (limit === 0) return never(key, 0, this.#usual);
     return chain(this.#limits.ratioOf(limit, key), (ratio) => {
-      const taken = this.#takeFrom(this.limiter, key, cost, ratio ?? 1, onTaken, request);
+      const taken = this.#takeFrom(this.limiter, key, cost, ratio ?? 1, passed, request, report);
       if (ratio === undefined) return taken;
       return chain(taken, (verdict) => {
         this.#limits.note(verdict.outcomes[0]?.decision);
@@ -217,7 +206,7 @@ class LimitChecker implements Checker {
     limit: Exclude<RequestLimit, number | null | undefined>,
     key: string,
     cost: number,
-    onTaken: Ask["onTaken"],
+    passed: Passed | undefined,
     request: GatewayRequest,
     report: Report | undefined,
   ): Maybe<CheckResult> {
@@ -226,7 +215,7 @@ class LimitChecker implements Checker {
       orElse(
         () =>
           chain(
-            this.#takeFrom(this.#limits.sourceOf(limit), key, cost, 1, onTaken, request),
+            this.#takeFrom(this.#limits.sourceOf(limit), key, cost, 1, passed, request, report),
             (verdict) => {
               result = () => verdict;
             },
@@ -241,7 +230,7 @@ class LimitChecker implements Checker {
       );
     return chain(this.#tryGiven(request, report, attempt), () =>
       result === undefined
-        ? this.#takeFrom(this.limiter, key, cost, 1, onTaken, request)
+        ? this.#takeFrom(this.limiter, key, cost, 1, passed, request, report)
         : result(),
     );
   }
@@ -252,46 +241,34 @@ class LimitChecker implements Checker {
     key: string,
     cost: number,
     ratio: number,
-    onTaken: Ask["onTaken"],
+    passed: Passed | undefined,
     request: GatewayRequest,
+    report: Report | undefined,
   ): Maybe<LimitVerdict> {
-    const active = this.#active((this.#costOf === undefined ? cost : 1) * ratio);
+    const limit = this.#limitFor((this.#costOf === undefined ? cost : 1) * ratio);
     // an error, as for Infinity, would let the request pass
     const permits = Math.min(Number.MAX_VALUE, Math.max(Number.MIN_VALUE, cost * ratio));
+    const isPlain = passed === undefined && limit.longestWaitMs === 0;
     try {
       const limiter = isByKey(source) ? source.for(key) : source;
-      if (onTaken !== undefined || this.#longestWaitMs > 0) {
-        return this.#takeWith({ active, actor: key, limiter, cost: permits, onTaken }, request);
-      }
-      // requests for one key that arrive together share one look at its state on Redis
-      const decision = limiter.decide(permits);
-      if (decision instanceof Promise) return this.#decidedLater(decision, permits, key, active);
-      return verdictAtOnce(decision, permits, key, active.rule);
+      const charge = {
+        limit,
+        actor: key,
+        limiter,
+        cost: permits,
+        isPlain,
+        passed,
+        read: checkDecision,
+      };
+      const verdict = this.#pipeline.take(charge, request, report);
+      if (!(verdict instanceof Promise)) return limitVerdict(verdict, key);
+      return verdict.then(
+        (known) => limitVerdict(known, key),
+        (error) => this.#refuse(key, limit, error),
+      );
     } catch (error) {
-      return this.#refuse(key, active, error);
+      return this.#refuse(key, limit, error);
     }
-  }
-
-  /** Takes the permits of a request that may wait, or that may get them back. */
-  #takeWith(ask: Ask<CountedRule>, request: GatewayRequest): Maybe<LimitVerdict> {
-    const verdict = this.#judge.several([ask], request);
-    if (!(verdict instanceof Promise)) return limitVerdict(verdict, ask.actor);
-    return verdict.then(
-      (known) => limitVerdict(known, ask.actor),
-      (error) => this.#refuse(ask.actor, ask.active, error),
-    );
-  }
-
-  #decidedLater(
-    decision: Promise<Decision>,
-    permits: number,
-    key: string,
-    active: Active,
-  ): Promise<LimitVerdict> {
-    return decision.then(
-      (known) => verdictAtOnce(known, permits, key, active.rule),
-      (error) => this.#refuse(key, active, error),
-    );
   }
 
   #keyFor(value: string | undefined, request: GatewayRequest): string {
@@ -300,47 +277,44 @@ class LimitChecker implements Checker {
   }
 
   /** Refuses a request that could never pass: an error would let it pass. */
-  #refuse(key: string, { rule }: Active, error: unknown): LimitVerdict {
+  #refuse(key: string, limit: Limit, error: unknown): LimitVerdict {
     if (!(error instanceof PermitsExceedCapacityError)) throw error;
     this.#limits.forget();
-    return neverVerdict(key, error.facts.capacity, rule);
+    return never(key, error.facts.capacity, limit);
   }
 
-  /** Gives the permits back when the request was answered and does not count. */
-  #settle(
-    counts: (status: number, raw: unknown) => boolean,
-    undo: () => Maybe<void>,
-    request: GatewayRequest,
-    report: Report | undefined,
-  ): void {
-    request.onAnswered?.((status) => {
-      const settle = async () => {
-        if (status === undefined) return;
-        const counted: unknown = counts(status, request.raw);
-        // a promise, which the types do not allow, must not reject without a handler
-        if (!(isThenable(counted) ? await counted : counted)) await undo();
-      };
-      settle().catch((error: unknown) => report?.(error, request));
-    });
-  }
-
-  #active(cost: number): Active {
+  #limitFor(cost: number): Limit {
     if (this.#usual.rule.cost === cost) return this.#usual;
-    let active = this.#others.get(cost);
-    if (active === undefined) {
-      active = this.#activeOf(cost);
+    let limit = this.#others.get(cost);
+    if (limit === undefined) {
+      limit = this.#newLimit(cost);
       if (this.#others.size >= MOST_RULES) this.#others.clear();
-      this.#others.set(cost, active);
+      this.#others.set(cost, limit);
     }
-    return active;
+    return limit;
   }
 
-  #activeOf(cost: number): Active {
-    return {
-      rule: { name: this.#name, mode: "enforce", cost },
-      isGlobal: true, // its limiter answers now or later
-      isShadow: false,
-      longestWaitMs: this.#longestWaitMs,
-    };
+  #newLimit(cost: number): Limit {
+    const rule: CountedRule = { name: this.#name, mode: "enforce", cost };
+    return { rule, longestWaitMs: this.#longestWaitMs };
   }
+}
+
+/** The verdict on a request that can never pass. */
+function never(key: string, limit: number, { rule }: Limit): LimitVerdict {
+  const decision = stated("default", false, { limit, remaining: 0, waitMs: Infinity });
+  return limitVerdict(verdictOfOne({ limit: { rule }, actor: key, cost: 1 }, decision), key);
+}
+
+/** Gives the permits back when the request was answered and does not count. */
+function settling(counts: (status: number, raw: unknown) => unknown): Passed {
+  return (_, undo, request, report) => (status) => {
+    const settle = async () => {
+      if (status === undefined) return;
+      const counted = counts(status, request.raw);
+      // a promise, which the types do not allow, must not reject without a handler
+      if (!(isThenable(counted) ? await counted : counted)) await undo();
+    };
+    settle().catch((error: unknown) => report?.(error, request));
+  };
 }

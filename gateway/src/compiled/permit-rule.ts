@@ -1,0 +1,72 @@
+import type { Report } from "../actors/guarded.ts";
+import { chain, type Maybe } from "../ground/maybe.ts";
+import { Limits, type RuleContext, type RulePolicies, unixMs } from "../limits.ts";
+import type { Charge, PermitLimit } from "../pipeline/limit.ts";
+import type { GatewayRequest } from "../request.ts";
+import type { GuardedCost } from "../rules/cost.ts";
+import type { RequestRule as Rule } from "../rules/rule.ts";
+import { CompiledRule } from "./rule.ts";
+import { RuleCharge } from "./rule-charge.ts";
+
+/** A rule for requests per time that is in force, with its limiters. */
+export class PermitRule extends CompiledRule<Rule> implements PermitLimit<Rule> {
+  readonly longestWaitMs: number;
+  readonly limits: Limits;
+  readonly costBy: GuardedCost | undefined;
+  /** Whether there is nothing to do but to ask the limiter. */
+  readonly #isPlain: boolean;
+  /** Whether no charge needs more than the rule's limiter. */
+  readonly #isSimple: boolean;
+  /** Whether periods have keys of their own. */
+  readonly #isOnCalendar: boolean;
+  readonly #hasFixedCost: boolean;
+
+  constructor(policies: RulePolicies, context: RuleContext, before: PermitRule | undefined) {
+    const { rule } = policies;
+    super(rule, context);
+    const isShadow = rule.mode === "shadow";
+    this.longestWaitMs = policies.isLine && !isShadow ? Infinity : 0;
+    this.limits = new Limits(policies, context, before?.limits);
+    this.costBy = rule.costBy === undefined ? undefined : context.costs.get(rule.costBy);
+    const all = [policies.own, ...policies.overrides.values()];
+    this.#isOnCalendar = all.some(({ calendar }) => calendar !== undefined);
+    this.#isSimple =
+      rule.count === "all" &&
+      rule.blockMs === undefined &&
+      this.costBy === undefined &&
+      !this.#isOnCalendar &&
+      all.every(({ policy }) => policy !== undefined);
+    this.#isPlain = this.longestWaitMs === 0 && !isShadow;
+    this.#hasFixedCost = Object.keys(rule.costs).length === 0;
+  }
+
+  charge(request: GatewayRequest, report?: Report): Maybe<Charge<Rule> | undefined> {
+    return this.resolve(request, report, (actor, isKnown) => {
+      const stated = this.#costOf(request.method);
+      if (this.costBy === undefined) return this.#chargeOf(actor, isKnown, stated);
+      return chain(this.costBy.estimate(request, report), (cost = stated) =>
+        this.#chargeOf(actor, isKnown, cost),
+      );
+    });
+  }
+
+  #chargeOf(actor: string, isKnown: boolean, cost: number): Charge<Rule> | undefined {
+    if (cost === 0) return undefined;
+    const { limits } = this;
+    if (this.#isSimple) {
+      const limiter = limits.for(actor, isKnown, 0);
+      return { limit: this, actor, cost, limiter, isPlain: this.#isPlain && limiter !== undefined };
+    }
+    const { clock } = this.context;
+    const limiter = limits.for(actor, isKnown, this.#isOnCalendar ? unixMs(clock) : 0);
+    return new RuleCharge({ limit: this, actor, isKnown, cost, limiter, clock });
+  }
+
+  /** Returns the permits that a request takes, for a rule that states them. */
+  #costOf(method: string): number {
+    const { cost, costs } = this.rule;
+    if (this.#hasFixedCost) return cost;
+    const asked = method.toUpperCase();
+    return costs[asked] ?? (asked === "HEAD" ? costs.GET : undefined) ?? cost;
+  }
+}

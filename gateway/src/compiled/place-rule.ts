@@ -1,0 +1,99 @@
+/** Rules that limit how many requests are in progress at once. */
+import { systemClock } from "smooth-limiter";
+import { type RedisClient, RedisConcurrencyLimiter } from "smooth-limiter/redis";
+import type { Report } from "../actors/guarded.ts";
+import { keyOfActor } from "../actors/key.ts";
+import { chain, type Maybe, settled } from "../ground/maybe.ts";
+import type { RuleContext } from "../limits.ts";
+import type { Entered, PlaceLimit } from "../pipeline/limit.ts";
+import { LeasedPlaces, OwnPlaces, type Places, placeDecision } from "../places.ts";
+import type { GatewayRequest } from "../request.ts";
+import type { ConnectionRule } from "../rules/rule.ts";
+import type { Outcome } from "../verdict.ts";
+import { CompiledRule } from "./rule.ts";
+
+/** A rule for connections that is in force, with the places that are taken. */
+export class PlaceRule extends CompiledRule<ConnectionRule> implements PlaceLimit<ConnectionRule> {
+  readonly turn: number;
+  readonly endsByItself: boolean;
+  readonly #places: Places;
+  readonly #overrides: ReadonlyMap<string, number>;
+
+  /** @param before the rule with the same name: if it counts the same requests, they keep their places */
+  constructor(rule: ConnectionRule, context: RuleContext, before: PlaceRule | undefined) {
+    super(rule, context);
+    const { actor, scope, overrides, maxAgeMs } = rule;
+    // of the rules on Redis that for all comes last: requests that another refuses must not hold its places
+    this.turn = scope === "local" ? 0 : actor === "all" ? 2 : 1;
+    this.endsByItself = maxAgeMs !== undefined;
+    this.#overrides = new Map(overrides.map(({ value, connections }) => [value, connections]));
+    const isKin = before?.rule.actor === actor && before.rule.scope === scope;
+    this.#places = isKin ? before.#places : placesOf(rule, context);
+  }
+
+  enter(request: GatewayRequest, report?: Report): Maybe<Entered<ConnectionRule> | undefined> {
+    return this.resolve(request, report, (actor, isKnown) => {
+      const { maxAgeMs = Infinity, mode } = this.rule;
+      const limit = this.#limitOf(actor, isKnown);
+      const options = { key: this.#keyOf(actor, isKnown), limit, maxAgeMs };
+      const take = () =>
+        chain(this.#places.take(options), (place) => ({
+          outcome: this.#outcome(actor, limit, place?.remaining),
+          place,
+        }));
+      return mode === "shadow" ? settled(take) : take();
+    });
+  }
+
+  look(request: GatewayRequest): Maybe<Outcome<ConnectionRule> | undefined> {
+    return this.resolve(request, undefined, (actor, isKnown) => {
+      const limit = this.#limitOf(actor, isKnown);
+      return chain(this.#places.takenOf(this.#keyOf(actor, isKnown), limit), (taken) =>
+        this.#outcome(actor, limit, taken < limit ? limit - taken : undefined),
+      );
+    });
+  }
+
+  close(): Promise<void> {
+    return this.#places.close();
+  }
+
+  #outcome(actor: string, limit: number, remaining: number | undefined): Outcome<ConnectionRule> {
+    const { rule } = this;
+    const decision = placeDecision(rule.name, limit, remaining);
+    return { rule, actor, allowed: decision.allowed, decision };
+  }
+
+  #limitOf(actor: string, isKnown: boolean): number {
+    return (isKnown ? this.#overrides.get(actor) : undefined) ?? this.rule.connections;
+  }
+
+  #keyOf(actor: string, isKnown: boolean): string {
+    return keyOfActor(actor, isKnown, this.rule.scope);
+  }
+}
+
+function placesOf({ name, scope }: ConnectionRule, context: RuleContext): Places {
+  const { clock = systemClock } = context;
+  if (scope === "local") return new OwnPlaces(clock);
+  return new LeasedPlaces(
+    (key, limit) => sharedLimiter(`${name} connections[${key}]`, limit, context),
+    clock,
+  );
+}
+
+function sharedLimiter(name: string, limit: number, context: RuleContext): RedisConcurrencyLimiter {
+  const { redis, onRedis } = context;
+  return RedisConcurrencyLimiter.create(redis as RedisClient, name, limit, onRedis);
+}
+
+/** Returns why the gateway's client of Redis cannot count connections; undefined if it can. */
+export function sharingProblem(context: RuleContext): string | undefined {
+  try {
+    // sends nothing before the first call
+    sharedLimiter("none", 1, context);
+    return undefined;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}

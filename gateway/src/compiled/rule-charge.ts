@@ -1,0 +1,134 @@
+/**
+ * What a request asks of a rule that does more than to ask its limiter: it blocks actors, follows a calendar, gives
+ * permits back when the response is known, or has a cost that a function computes.
+ */
+import { type Clock, type Decision, type Limiter, systemClock } from "smooth-limiter";
+import type { Report } from "../actors/guarded.ts";
+import { COUNTS } from "../answers/counted.ts";
+import { chain, type Maybe, settled } from "../ground/maybe.ts";
+import { type Limits, unixMs } from "../limits.ts";
+import type { Answered, Charge } from "../pipeline/limit.ts";
+import type { GatewayRequest } from "../request.ts";
+import type { GuardedCost } from "../rules/cost.ts";
+import type { RequestRule } from "../rules/rule.ts";
+import { stated } from "../verdict.ts";
+
+/** The rule, as far as its charges need it. */
+interface ChargedRule {
+  readonly rule: RequestRule;
+  readonly longestWaitMs: number;
+  readonly limits: Limits;
+  /** Computes the cost of a request; undefined if the rule states it. */
+  readonly costBy: GuardedCost | undefined;
+}
+
+interface Asked {
+  readonly limit: ChargedRule;
+  readonly actor: string;
+  /** Whether the actor is the rule's own, and not a replacement for a missing one. */
+  readonly isKnown: boolean;
+  readonly cost: number;
+  /** Undefined: nothing passes. */
+  readonly limiter: Limiter | undefined;
+  readonly clock: Clock | undefined;
+}
+
+export class RuleCharge implements Charge<RequestRule> {
+  readonly limit: ChargedRule;
+  readonly actor: string;
+  readonly cost: number;
+  readonly limiter: Limiter | undefined;
+  readonly isPlain = false;
+  readonly #isKnown: boolean;
+  readonly #clock: Clock | undefined;
+
+  constructor({ limit, actor, isKnown, cost, limiter, clock }: Asked) {
+    this.limit = limit;
+    this.actor = actor;
+    this.cost = cost;
+    this.limiter = limiter;
+    this.#isKnown = isKnown;
+    this.#clock = clock;
+  }
+
+  closed(): Maybe<Decision | undefined> {
+    const { limits, costBy, rule } = this.limit;
+    const isPossible = costBy === undefined || limits.fits(this.actor, this.#isKnown, this.cost);
+    if (this.limiter === undefined || !isPossible) {
+      return stated(rule.name, false, { limit: 0, remaining: 0, waitMs: Infinity });
+    }
+    return chain(limits.blockOf(this.actor, this.#isKnown)?.peek(), (block) =>
+      block === undefined || block.allowed ? undefined : block,
+    );
+  }
+
+  read(decision: Decision): Decision {
+    const calendar = this.limit.limits.calendarOf(this.actor, this.#isKnown);
+    if (calendar === undefined) return decision;
+    const nowMs = unixMs(this.#clock);
+    const { startMs, endMs } = calendar.periodAt(nowMs);
+    const leftMs = endMs - nowMs;
+    const windowMs = endMs < Infinity ? endMs - startMs : 0;
+    const { policy, policies } = decision;
+    const status = policies[policy];
+    const resetMs = decision.resetMs > 0 ? leftMs : 0;
+    return {
+      ...decision,
+      waitMs: decision.allowed ? 0 : leftMs,
+      resetMs,
+      policies: status ? { [policy]: { ...status, resetMs, windowMs } } : policies,
+    };
+  }
+
+  /** Blocks the actor if it has used up the limit for good. */
+  refused(decision: Decision): Maybe<Decision | undefined> {
+    const { limits, rule } = this.limit;
+    const { blockMs: waitMs } = rule;
+    if (waitMs === undefined) return undefined;
+    // permits of requests that are being answered may yet be given back
+    const inFlight = limits.inFlight.permitsOf(this.#key);
+    if (decision.remaining + inFlight >= this.cost) return undefined;
+    const block = limits.blockOf(this.actor, this.#isKnown);
+    // after the block the actor starts with a full limit; after a failure the limit itself still refuses it
+    const began = chain(
+      settled(() => block?.tryAcquire()),
+      (took) => (took === undefined ? undefined : settled(() => this.limiter?.reset())),
+    );
+    return chain(began, () => ({ ...decision, remaining: 0, waitMs, resetMs: waitMs }));
+  }
+
+  /** Gives permits back, or takes more, when the request has been answered. */
+  passed(
+    { resetMs }: Decision,
+    _undo: () => Maybe<void>,
+    request: GatewayRequest,
+    report: Report | undefined,
+  ): Answered | undefined {
+    const { rule, costBy, limits } = this.limit;
+    const settles = rule.count !== "all" || costBy?.settle !== undefined;
+    if (!settles) return undefined;
+    const { cost, limiter } = this;
+    const clock = this.#clock ?? systemClock;
+    const mayBlock = rule.blockMs !== undefined;
+    const isOnCalendar = limits.calendarOf(this.actor, this.#isKnown) !== undefined;
+    const takenMs = clock.now();
+    if (mayBlock) limits.inFlight.begin(this.#key, cost);
+    return (status) => {
+      if (mayBlock) limits.inFlight.end(this.#key, cost);
+      // what was taken has left the limit by itself; a period of a calendar has a key of its own
+      const isGone = !isOnCalendar && clock.now() - takenMs >= resetMs;
+      // without a status the request stays counted: a client must not gain by disconnecting
+      const isFree = status !== undefined && !COUNTS[rule.count](status);
+      const settle = () =>
+        chain(isFree ? 0 : costBy?.settle?.(request, report, status), (actual = cost) => {
+          if (actual > cost) return limiter?.charge(actual - cost);
+          return actual < cost && !isGone ? limiter?.refund(cost - actual) : undefined;
+        });
+      void settled(settle);
+    };
+  }
+
+  get #key(): string {
+    return this.limit.limits.keyOf(this.actor, this.#isKnown);
+  }
+}

@@ -1,0 +1,345 @@
+/**
+ * Decides a request by the limits that apply to it (`Stages`):
+ *
+ * 1. **Places.** A request takes a place under each limit for connections, or none.
+ * 2. **Closed.** Limits that refuse it whatever was used: a rate of 0, a block, a cost that never passes.
+ * 3. **Permits.** `takeFromAll` asks all limits for requests per time: all of them grant it, or none is charged.
+ *    A shadow rule never refuses: it is charged if it lets the request pass and the request does pass.
+ * 4. **The line.** A request that must wait passes when all lines have released it.
+ * 5. **After.** Permits that may be given back when the response is known, the block of a refused actor, and the
+ *    paces of the response.
+ *
+ * Where a later stage refuses, or fails, the places are free again.
+ */
+import {
+  type Decision,
+  type Reservation,
+  type TakenFromAll,
+  TooManyKeysError,
+  takeFromAll,
+} from "smooth-limiter";
+import type { Report } from "../actors/guarded.ts";
+import { all, chain, type Maybe, orElse, settled } from "../ground/maybe.ts";
+import type { Place } from "../places.ts";
+import type { GatewayRequest } from "../request.ts";
+import {
+  type CountedRule,
+  isRefusal,
+  NO_RULE,
+  type Outcome,
+  type Verdict,
+  verdictOf,
+  verdictOfOne,
+  withWait,
+} from "../verdict.ts";
+import type { Answered, Charge, PaceLimit, PlaceLimit, Stages } from "./limit.ts";
+
+export class Pipeline {
+  readonly #waiting = new Set<Reservation>();
+  #isClosed = false;
+
+  check<R extends CountedRule>(
+    { places, permits, paces }: Stages<R>,
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<Verdict<R>> {
+    const decide = () => this.#decide(permits, request, report);
+    const verdict =
+      places.length === 0 ? decide() : this.#enter<R>(new Visit(request, report), places, decide);
+    if (paces.length === 0) return verdict;
+    return chain(verdict, (known) => withPaces<R>(paces, known, request, report));
+  }
+
+  /** Returns what `check` would return now, without charging any limit. */
+  peek<R extends CountedRule>(
+    { places, permits }: Stages<R>,
+    request: GatewayRequest,
+  ): Maybe<Verdict<R>> {
+    const decide = (before: readonly Outcome<R>[]) =>
+      chain(all(permits.map((limit) => limit.charge(request))), (charges) =>
+        chain(all(present(charges).map(lookAt)), (found) =>
+          verdictOf([...before, ...found], 0, present(charges)),
+        ),
+      );
+    if (places.length === 0) return decide([]);
+    const looks = inTurn(places, request).map((limit) => limit.look(request));
+    return chain(all(looks), (looked) => {
+      const outcomes = present(looked);
+      return outcomes.some(isRefusal) ? verdictOf(outcomes) : decide(outcomes);
+    });
+  }
+
+  /** Takes the permits of one charge, or refuses it. */
+  take<R extends CountedRule>(
+    charge: Charge<R>,
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<Verdict<R>> {
+    return charge.isPlain ? decideOne(charge) : this.#decideAll([charge], request, report);
+  }
+
+  /** Rejects all waiting requests, and later ones that would have to wait. */
+  rejectWaiting(): void {
+    this.#isClosed = true;
+    for (const reservation of this.#waiting) void settled(() => reservation.cancel());
+  }
+
+  #enter<R extends CountedRule>(
+    visit: Visit<R>,
+    places: readonly PlaceLimit<R>[],
+    decide: () => Maybe<Verdict<R>>,
+  ): Maybe<Verdict<R>> {
+    return orElse(
+      () =>
+        chain(visit.enter(places), () => {
+          if (visit.isRefused) return verdictOf(visit.outcomes);
+          return chain(decide(), (verdict) => {
+            if (!verdict.allowed) visit.leave();
+            return { ...verdict, outcomes: [...visit.outcomes, ...verdict.outcomes] };
+          });
+        }),
+      (error) => {
+        visit.leave();
+        throw error;
+      },
+    );
+  }
+
+  #decide<R extends CountedRule>(
+    permits: Stages<R>["permits"],
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<Verdict<R>> {
+    const [first] = permits;
+    if (first === undefined) return NO_RULE;
+    if (permits.length === 1) {
+      return chain(first.charge(request, report), (charge) =>
+        charge === undefined ? NO_RULE : this.take(charge, request, report),
+      );
+    }
+    return chain(all(permits.map((limit) => limit.charge(request, report))), (charges) =>
+      this.#decideAll(present(charges), request, report),
+    );
+  }
+
+  #decideAll<R extends CountedRule>(
+    charges: readonly Charge<R>[],
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<Verdict<R>> {
+    if (!charges.some((charge) => charge.closed)) return this.#take(charges, [], request, report);
+    return chain(all(charges.map((charge) => charge.closed?.())), (closed) => {
+      const before: Outcome<R>[] = [];
+      const open: Charge<R>[] = [];
+      charges.forEach((charge, i) => {
+        const decision = closed[i];
+        if (decision === undefined) open.push(charge);
+        else
+          before.push({ rule: charge.limit.rule, actor: charge.actor, allowed: false, decision });
+      });
+      return before.some(isRefusal) ? verdictOf(before) : this.#take(open, before, request, report);
+    });
+  }
+
+  /** @param before outcomes of shadow rules that would have refused the request in any case */
+  #take<R extends CountedRule>(
+    charges: readonly Charge<R>[],
+    before: readonly Outcome<R>[],
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<Verdict<R>> {
+    if (charges.length === 0) return before.length === 0 ? NO_RULE : verdictOf(before);
+    const taken = takeFromAll(
+      charges.map(({ limiter, cost, limit: { rule, longestWaitMs } }) => ({
+        limiter: limiter as NonNullable<typeof limiter>,
+        permits: cost,
+        timeoutMs: longestWaitMs,
+        optional: rule.mode === "shadow",
+      })),
+    );
+    return chain(taken, (result) =>
+      chain(this.#released(result, request), (waitedMs) => {
+        const found = charges.map((charge, i): Outcome<R> | undefined => {
+          const each = result.results[i];
+          // a shadow rule that could not be asked
+          if (each === undefined) return undefined;
+          const { allowed } = each;
+          const decision = allowed ? each.decision : withWait(each.decision);
+          const { actor, limit } = charge;
+          return {
+            rule: limit.rule,
+            actor,
+            allowed,
+            decision: charge.read?.(decision) ?? decision,
+          };
+        });
+        const undo = () => result.undo();
+        return chain(after(charges, found, undo, request, report), (outcomes) =>
+          verdictOf([...before, ...present(outcomes)], waitedMs, charges),
+        );
+      }),
+    );
+  }
+
+  /** Returns how long the request has waited, ms, when all lines have released it. */
+  #released(taken: TakenFromAll, request: GatewayRequest): Maybe<number> {
+    const lines = taken.results.flatMap((result) => {
+      const reservation = result?.reservation;
+      return reservation !== undefined && reservation.waitMs > 0 ? [reservation] : [];
+    });
+    if (lines.length === 0) return 0;
+    // read only here, because servers create the signal on first access
+    return this.#wait(lines, request.signal).catch(async (error: unknown) => {
+      await taken.undo();
+      throw error;
+    });
+  }
+
+  async #wait(lines: readonly Reservation[], signal: AbortSignal | undefined): Promise<number> {
+    for (const line of lines) this.#waiting.add(line);
+    try {
+      const waits = lines.map((line) => line.ready({ signal }));
+      if (this.#isClosed) this.rejectWaiting();
+      return Math.max(...(await Promise.all(waits)));
+    } finally {
+      for (const line of lines) this.#waiting.delete(line);
+    }
+  }
+}
+
+/** Asks a single limit: requests for one key that arrive together share one look at its state on Redis. */
+function decideOne<R extends CountedRule>(charge: Charge<R>): Maybe<Verdict<R>> {
+  const { cost } = charge;
+  const limiter = charge.limiter as NonNullable<typeof charge.limiter>;
+  let decision: Maybe<Decision>;
+  try {
+    decision = limiter.decide(cost);
+  } catch (error) {
+    if (!(error instanceof TooManyKeysError)) throw error;
+    decision = withWait({ ...(limiter.peek(cost) as Decision), allowed: false });
+  }
+  return decision instanceof Promise
+    ? decision.then((later) => verdictOfOne(charge, charge.read?.(later) ?? later))
+    : verdictOfOne(charge, charge.read?.(decision) ?? decision);
+}
+
+/** Tells the limits the result. @returns the outcomes: those of blocked actors are others */
+function after<R extends CountedRule>(
+  charges: readonly Charge<R>[],
+  outcomes: readonly (Outcome<R> | undefined)[],
+  undo: () => Maybe<void>,
+  request: GatewayRequest,
+  report: Report | undefined,
+): Maybe<readonly (Outcome<R> | undefined)[]> {
+  const isRefused = outcomes.some((outcome) => outcome !== undefined && isRefusal(outcome));
+  const settles = !isRefused && request.onAnswered !== undefined;
+  const answered: Answered[] = [];
+  const told = outcomes.map((outcome, i): Maybe<Outcome<R> | undefined> => {
+    const charge = charges[i];
+    if (outcome === undefined || charge === undefined) return outcome;
+    if (outcome.allowed) {
+      const settle = settles ? charge.passed?.(outcome.decision, undo, request, report) : undefined;
+      if (settle !== undefined) answered.push(settle);
+      return outcome;
+    }
+    return chain(charge.refused?.(outcome.decision), (decision) =>
+      decision === undefined ? outcome : { ...outcome, decision },
+    );
+  });
+  if (answered.length > 0) {
+    request.onAnswered?.((status) => {
+      for (const settle of answered) settle(status);
+    });
+  }
+  return all(told);
+}
+
+/** Returns the outcome that a charge would have now. */
+function lookAt<R extends CountedRule>(charge: Charge<R>): Maybe<Outcome<R>> {
+  const { actor, limiter, cost, limit } = charge;
+  const { rule } = limit;
+  return chain(charge.closed?.(), (closed): Maybe<Outcome<R>> => {
+    if (closed !== undefined || limiter === undefined) {
+      return { rule, actor, allowed: false, decision: closed as Decision };
+    }
+    return chain(limiter.peek(cost), (found) => {
+      const decision = charge.read?.(found) ?? found;
+      const allowed = found.allowed || (limit.longestWaitMs > 0 && found.waitMs < Infinity);
+      return { rule, actor, allowed, decision: allowed ? decision : withWait(decision) };
+    });
+  });
+}
+
+function withPaces<R extends CountedRule>(
+  limits: readonly PaceLimit[],
+  verdict: Verdict<R>,
+  request: GatewayRequest,
+  report?: Report,
+): Maybe<Verdict<R>> {
+  // a response to HEAD has no body
+  if (!verdict.allowed || request.method === "HEAD") return verdict;
+  return chain(all(limits.map((limit) => limit.pace(request, report))), (paces) => {
+    const known = present(paces);
+    return known.length === 0 ? verdict : { ...verdict, paces: known };
+  });
+}
+
+/** A request on its way through the limits for connections. */
+class Visit<R extends CountedRule> {
+  readonly outcomes: Outcome<R>[] = [];
+  readonly #request: GatewayRequest;
+  readonly #report: Report | undefined;
+  readonly #places: Place[] = [];
+  isRefused = false;
+
+  constructor(request: GatewayRequest, report: Report | undefined) {
+    this.#request = request;
+    this.#report = report;
+  }
+
+  /** Takes places, which are free again when the request is over, whatever ends it. */
+  enter(limits: readonly PlaceLimit<R>[]): Maybe<void> {
+    const turn = inTurn(limits, this.#request);
+    const next = (at: number): Maybe<void> => {
+      const limit = turn[at];
+      if (limit === undefined || this.isRefused) return;
+      return chain(limit.enter(this.#request, this.#report), (entered) => {
+        if (entered !== undefined) this.#note(entered.outcome, entered.place);
+        return next(at + 1);
+      });
+    };
+    return next(0);
+  }
+
+  #note(outcome: Outcome<R>, place: Place | undefined): void {
+    this.outcomes.push(outcome);
+    if (place !== undefined) {
+      this.#places.push(place);
+      this.#request.onClose?.(place.leave);
+    } else if (isRefusal(outcome)) {
+      this.isRefused = true;
+      this.leave();
+    }
+  }
+
+  /** Frees all places that the request has taken. Does nothing if they are free already. */
+  leave(): void {
+    for (const place of this.#places.splice(0)) place.leave();
+  }
+}
+
+function inTurn<R extends CountedRule>(
+  limits: readonly PlaceLimit<R>[],
+  request: GatewayRequest,
+): readonly PlaceLimit<R>[] {
+  // without a report of the end, and without an age, a place would never be free again
+  const isReported = request.onClose !== undefined;
+  const applying = limits.filter(({ endsByItself }) => isReported || endsByItself);
+  return applying.length < 2 ? applying : [...applying].sort((a, b) => a.turn - b.turn);
+}
+
+function present<T>(list: readonly (T | undefined)[]): readonly T[] {
+  return list.every((each) => each !== undefined)
+    ? (list as readonly T[])
+    : list.filter((each) => each !== undefined);
+}
