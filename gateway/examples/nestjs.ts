@@ -1,14 +1,14 @@
 /**
  * NestJS: each client may ask 3 times a minute, search once a minute for each user, and the health
- * check as often as it likes. The guard and its decorators are in lib/nestjs.ts.
+ * check as often as it likes.
  */
 import "reflect-metadata";
 import type { AddressInfo } from "node:net";
 import { Controller, Get, Module } from "@nestjs/common";
-import { NestFactory, Reflector } from "@nestjs/core";
+import { NestFactory } from "@nestjs/core";
 import type { Request } from "express";
 import { gcra, KeyedLimiter } from "smooth-limiter";
-import { RateLimit, RateLimitGuard, SkipRateLimit } from "./lib/nestjs.ts";
+import { RateLimit, RateLimitModule, SkipRateLimit } from "smooth-limiter-gateway/nest";
 
 const perMinute = (limit: number) => KeyedLimiter.create(gcra({ limit, periodMs: 60_000 }));
 
@@ -38,10 +38,12 @@ decorate("health", Get("health"), SkipRateLimit());
 Controller()(Shop);
 
 class App {}
-Module({ controllers: [Shop] })(App);
+Module({
+  imports: [RateLimitModule.forRoot({ limiter: perMinute(3) })],
+  controllers: [Shop],
+})(App);
 
 const app = await NestFactory.create(App, { logger: false });
-app.useGlobalGuards(new RateLimitGuard(app.get(Reflector), { limiter: perMinute(3) }));
 const server = await app.listen(0);
 const { port } = server.address() as AddressInfo;
 

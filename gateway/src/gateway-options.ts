@@ -11,7 +11,8 @@ import {
   type WhenActorMissing,
 } from "./actors/actor.ts";
 import { fromAddress } from "./actors/address.ts";
-import { type GuardedActor, guarded } from "./actors/guarded.ts";
+import { detachable, type GuardedActor, guarded, guardedCall } from "./actors/guarded.ts";
+import { AND, together } from "./actors/together.ts";
 import {
   aboveZero,
   atLeastOne,
@@ -23,6 +24,7 @@ import {
   checkOneOf,
   checkOptions,
   checkText,
+  show,
 } from "./ground/check.ts";
 import { chain } from "./ground/maybe.ts";
 import { KeyBudget } from "./key-budget.ts";
@@ -67,6 +69,11 @@ export interface GatewayOptions {
    * from 1 to 128, default 56.
    */
   readonly ipv6Prefix?: number | undefined;
+  /**
+   * Returns whether a request is exempt from all rules, or a promise of that. If it fails, or takes longer than
+   * `actorTimeoutMs`, the request is not.
+   */
+  readonly exempt?: ((request: GatewayRequest) => boolean | Promise<boolean>) | undefined;
   /**
    * How requests without a value for a rule's actor are counted. `"device"` (the default): by their
    * device, separately from requests with a value, so a client that omits the value gains nothing and
@@ -142,6 +149,7 @@ const OPTIONS: readonly (keyof GatewayOptions)[] = [
   "algorithms",
   "trustedProxies",
   "ipv6Prefix",
+  "exempt",
   "whenActorMissing",
   "actorTimeoutMs",
   "redis",
@@ -163,7 +171,7 @@ export function checkGatewayOptions(options: GatewayOptions): RuleContext {
   checkOptions("options", options, OPTIONS);
   const { actors = {}, actorKinds = {}, costs = {}, algorithms = {}, onRules } = options;
   const { whenActorMissing = "device", whenSourceGone = "keep", trustedProxies } = options;
-  const { ipv6Prefix, onVerdict, actorTimeoutMs = 5000 } = options;
+  const { ipv6Prefix, onVerdict, actorTimeoutMs = 5000, exempt } = options;
   checkFunctions("actors", actors);
   checkFunctions("actorKinds", actorKinds);
   checkCosts(costs);
@@ -177,7 +185,7 @@ export function checkGatewayOptions(options: GatewayOptions): RuleContext {
   const device = actors.device ?? fromAddress({ trustedProxies, ipv6Prefix });
   checkOneOf("whenActorMissing", whenActorMissing, ["device", "shared", "skip"]);
   checkOneOf("whenSourceGone", whenSourceGone, ["keep", "next"]);
-  for (const [name, listener] of Object.entries({ onRules, onVerdict })) {
+  for (const [name, listener] of Object.entries({ onRules, onVerdict, exempt })) {
     if (listener !== undefined) checkFunction(name, listener);
   }
   checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
@@ -189,6 +197,21 @@ export function checkGatewayOptions(options: GatewayOptions): RuleContext {
   for (const [name, actor] of Object.entries(actors)) named.set(name, guard(name, actor));
   named.set("device", guardedDevice);
   const kinds = new Map(Object.entries({ ...ACTOR_KINDS, ...actorKinds }));
+  const actorOf = (name: string): GuardedActor | undefined => {
+    const known = named.get(name);
+    if (known !== undefined) return known;
+    if (name.includes(AND)) {
+      const parts = name.split(AND).map(actorOf);
+      return parts.every((part) => part !== undefined) ? together(parts) : undefined;
+    }
+    const [, kind = "", argument = ""] = /^([^:]*):(.+)$/s.exec(name) ?? [];
+    const made = kinds.get(kind)?.(argument);
+    if (made === undefined) return undefined;
+    checkFunction(`the result of actorKinds.${kind}`, made);
+    const actor = guard(name, made);
+    named.set(name, actor);
+    return actor;
+  };
   return {
     ...settings,
     missing: (when = whenActorMissing, request, report, go) => {
@@ -196,17 +219,16 @@ export function checkGatewayOptions(options: GatewayOptions): RuleContext {
       const device = when === "device" ? guardedDevice(request, report) : undefined;
       return chain(device, (instead = "") => go(instead, false));
     },
-    actor: (name) => {
-      const known = named.get(name);
-      if (known !== undefined) return known;
-      const [, kind = "", argument = ""] = /^([^:]*):(.+)$/s.exec(name) ?? [];
-      const made = kinds.get(kind)?.(argument);
-      if (made === undefined) return undefined;
-      checkFunction(`the result of actorKinds.${kind}`, made);
-      const actor = guard(name, made);
-      named.set(name, actor);
-      return actor;
-    },
+    actor: actorOf,
+    isExempt:
+      exempt &&
+      guardedCall((request) => exempt(detachable(request)), {
+        name: "exempt",
+        instead: "the request is not exempt",
+        read: readExempt,
+        timeoutMs: actorTimeoutMs,
+        clock: settings.clock ?? systemClock,
+      }),
     costs: new Map(
       Object.entries(costs).map(([name, cost]) => [
         name,
@@ -220,7 +242,7 @@ export function checkGatewayOptions(options: GatewayOptions): RuleContext {
 /** Returns the settings of limiters, checked. */
 function limiterSettings(
   options: GatewayOptions,
-): Omit<RuleContext, "actor" | "missing" | "algorithms" | "costs"> {
+): Omit<RuleContext, "actor" | "isExempt" | "missing" | "algorithms" | "costs"> {
   const { redis, prefix = "g:", hashTag, timeoutMs = 1000 } = options;
   const { maxKeys = 1_000_000, whenFull = "evict", clock, instances = "auto" } = options;
   const { whenUnavailable = "local" } = options;
@@ -244,6 +266,11 @@ function limiterSettings(
     inProcess: { whenFull, clock },
     clock,
   };
+}
+
+function readExempt(value: unknown): boolean {
+  if (typeof value === "boolean") return value;
+  throw new TypeError(`exempt must return true or false, got ${show(value)}`);
 }
 
 const howMany: Bound = {

@@ -1,7 +1,9 @@
 import type { Report } from "./actors/guarded.ts";
 import { checkGatewayOptions, type GatewayOptions } from "./gateway-options.ts";
 import { checkOptions, checkText, show } from "./ground/check.ts";
+import { chain } from "./ground/maybe.ts";
 import { type RuleContext, unixMs } from "./limits.ts";
+import type { Stages } from "./pipeline/limit.ts";
 import { Pipeline } from "./pipeline/pipeline.ts";
 import type { GatewayRequest } from "./request.ts";
 import { readRules } from "./rules/read-rules.ts";
@@ -12,7 +14,7 @@ import { LiveRules, type RulesEvent } from "./sources/live-rules.ts";
 import { sourcesOf } from "./sources/rules-option.ts";
 import { warnOfRules } from "./sources/warn-of-rules.ts";
 import { type RuleStats, Stats } from "./stats.ts";
-import { DISPUTED, type Verdict } from "./verdict.ts";
+import { DISPUTED, NO_RULE, type Verdict } from "./verdict.ts";
 
 /** A filter for the front of an HTTP server. */
 export interface Gateway {
@@ -145,16 +147,32 @@ class RuledGateway implements Gateway {
   }
 
   check(request: GatewayRequest, report?: Report): Verdict | Promise<Verdict> {
-    const stages = this.#set.match(request);
-    const verdict = stages ? this.#pipeline.check<RefusingRule>(stages, request, report) : DISPUTED;
+    const verdict = this.#unlessExempt(request, report, (stages) =>
+      this.#pipeline.check<RefusingRule>(stages, request, report),
+    );
     return verdict instanceof Promise
       ? verdict.then((later) => this.#stats.note(later, request))
       : this.#stats.note(verdict, request);
   }
 
   peek(request: GatewayRequest): Verdict | Promise<Verdict> {
-    const stages = this.#set.match(request);
-    return stages ? this.#pipeline.peek<RefusingRule>(stages, request) : DISPUTED;
+    return this.#unlessExempt(request, undefined, (stages) =>
+      this.#pipeline.peek<RefusingRule>(stages, request),
+    );
+  }
+
+  #unlessExempt(
+    request: GatewayRequest,
+    report: Report | undefined,
+    decide: (stages: Stages<RefusingRule>) => Verdict | Promise<Verdict>,
+  ): Verdict | Promise<Verdict> {
+    const go = () => {
+      const stages = this.#set.match(request);
+      return stages ? decide(stages) : DISPUTED;
+    };
+    const { isExempt } = this.#context;
+    if (isExempt === undefined) return go();
+    return chain(isExempt(request, report), (exempt) => (exempt === true ? NO_RULE : go()));
   }
 
   async reset(which: { readonly rule: string; readonly actor?: string }): Promise<void> {

@@ -21,6 +21,7 @@ export {
   type FastifyLimitOptions,
   type FastifyReply,
   type FastifyRequest,
+  type FastifyRouteLimit,
   fastifyGateway,
   fastifyLimit,
 } from "./hosts/fastify.ts";

@@ -8,24 +8,27 @@ import {
   type LocalLimiter,
   PermitsExceedCapacityError,
   type Policy,
+  slidingLog,
   systemClock,
 } from "smooth-limiter";
 import { type RedisClient, RedisLimiter, type RedisLimiterOptions } from "smooth-limiter/redis";
 import type { WhenActorMissing } from "./actors/actor.ts";
-import type { GuardedActor, Report } from "./actors/guarded.ts";
+import type { GuardedActor, GuardedCall, Report } from "./actors/guarded.ts";
 import { keyOfActor } from "./actors/key.ts";
-import type { Maybe } from "./ground/maybe.ts";
+import { chain, type Maybe } from "./ground/maybe.ts";
 import type { KeyBudget } from "./key-budget.ts";
 import type { GatewayRequest } from "./request.ts";
 import { ALGORITHMS, type RuleAlgorithm, type RuleAlgorithms } from "./rules/algorithms.ts";
 import { type Calendar, calendarOf } from "./rules/calendar.ts";
 import type { GuardedCost } from "./rules/cost.ts";
-import type { RequestRule, RuleNumbers } from "./rules/rule.ts";
+import type { Block, RequestRule, RuleNumbers } from "./rules/rule.ts";
 
 /** The settings with which limiters of rules are created. */
 export interface RuleContext {
   /** Returns an actor by the name that rules use; undefined if there is none. */
   readonly actor: (name: string) => GuardedActor | undefined;
+  /** Whether a request is exempt from all rules; absent: none is. */
+  readonly isExempt: GuardedCall<boolean> | undefined;
   /**
    * Finds by what a request without a value for the rule's actor counts.
    *
@@ -126,6 +129,8 @@ export class Limits {
   readonly overrides: ReadonlyMap<string, Keys>;
   /** The actors that are blocked; undefined if the rule blocks none. */
   readonly #blocks: KeyedLimiter | RedisLimiter | undefined;
+  /** How often each was blocked, if blocks grow. */
+  readonly #strikes: KeyedLimiter | RedisLimiter | undefined;
   /** The permits of each actor's requests that are being answered, and may yet be given back. */
   readonly inFlight: InFlightPermits;
 
@@ -136,7 +141,7 @@ export class Limits {
   constructor(policies: RulePolicies, context: RuleContext, before?: Limits) {
     this.policies = policies;
     const kin = before !== undefined && isKin(policies, before.policies) ? before : undefined;
-    const { name, scope, limitKey, blockMs } = policies.rule;
+    const { name, scope, limitKey, block } = policies.rule;
     const create = (policy: Policy, suffix = "", keptAt?: string) => {
       const { redis, onRedis, keys, inProcess, clock } = context;
       const named = `${name}${suffix}`;
@@ -168,10 +173,14 @@ export class Limits {
       ]),
     );
     this.inFlight = kin?.inFlight ?? new InFlightPermits();
-    if (blockMs !== undefined) {
-      const policy = fixedWindow({ limit: 1, windowMs: blockMs, align: "first" });
-      const isSameBlock = kin !== undefined && kin.policies.rule.blockMs === blockMs;
-      this.#blocks = (isSameBlock ? kin.#blocks : undefined) ?? create(policy, " block");
+    if (block !== undefined) {
+      const { forMs, times, mostMs } = block;
+      const was =
+        kin !== undefined && isSameBlock(block, kin.policies.rule.block) ? kin : undefined;
+      const once = fixedWindow({ limit: 1, windowMs: forMs, align: "first" });
+      this.#blocks = (was && was.#blocks) ?? create(once, " block");
+      const often = slidingLog({ limit: MOST_STRIKES, windowMs: 2 * mostMs });
+      if (times > 1) this.#strikes = (was && was.#strikes) ?? create(often, " strikes");
     }
     if (kin !== undefined && scope === "local") this.#takeOver(kin, unixMs(context.clock));
   }
@@ -200,11 +209,27 @@ export class Limits {
     return this.#blocks?.for(this.keyOf(value, isKnown));
   }
 
+  /** Blocks an actor. @returns for how long, ms; of one that is blocked already, for how much longer */
+  block(value: string, isKnown: boolean): Maybe<number> {
+    const block = this.blockOf(value, isKnown);
+    const { forMs = 0, times = 1, mostMs = 0 } = this.policies.rule.block ?? {};
+    return chain(block?.decide(), (began): Maybe<number> => {
+      // another request has begun the block
+      if (began?.allowed === false) return began.waitMs;
+      return chain(this.#strikes?.for(this.keyOf(value, isKnown)).decide(), (strike) => {
+        const before = strike === undefined ? 0 : strike.limit - strike.remaining - 1;
+        const ms = Math.min(mostMs, forMs * times ** before);
+        return ms > forMs ? chain(block?.pause(ms), () => ms) : forMs;
+      });
+    });
+  }
+
   /** Forgets what an actor has used, and ends its block. */
   async reset(value: string, nowMs: number): Promise<void> {
     const resets = [true, false].flatMap((isKnown) => [
       this.for(value, isKnown, nowMs)?.reset(),
       this.blockOf(value, isKnown)?.reset(),
+      this.#strikes?.for(this.keyOf(value, isKnown)).reset(),
     ]);
     await Promise.all(resets);
   }
@@ -235,7 +260,7 @@ export class Limits {
   async close(): Promise<void> {
     const all = [this.own, ...this.overrides.values()].map(({ limiters }) => limiters);
     await Promise.all(
-      [...all, this.#blocks].map((keys) =>
+      [...all, this.#blocks, this.#strikes].map((keys) =>
         keys instanceof RedisLimiter ? keys.close() : undefined,
       ),
     );
@@ -254,6 +279,13 @@ export class Limits {
       if (used > 0) is.tryAcquire(used);
     }
   }
+}
+
+/** With more, blocks are as long as they get. */
+const MOST_STRIKES = 64;
+
+function isSameBlock(one: Block, other: Block | undefined): boolean {
+  return one.forMs === other?.forMs && one.times === other.times && one.mostMs === other.mostMs;
 }
 
 /** Returns Unix time, ms, as the clock has it. */

@@ -12,8 +12,10 @@ export { type ReadOptions, readRules } from "./rules/read-rules.ts";
 export type {
   Align,
   AnyRule,
+  Block,
   ConnectionOverride,
   ConnectionRule,
+  Count,
   Place,
   RateNumbers,
   RateOverride,

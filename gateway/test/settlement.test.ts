@@ -126,6 +126,69 @@ test("block: after the limit is used up, the actor is refused for so long, and t
   assert.equal(await sendAll(gateway, [401, 401, 401, 401]), [true, true, true, false]);
 });
 
+test("block: each further block is longer, at most the longest; after a quiet time the first length counts", async () => {
+  const { clock, gateway } = await open("block: { for: 15m, times: 3, most: 1h }");
+  const blocked = async () => {
+    while ((await send(gateway)).allowed);
+    const { retryMs } = await send(gateway);
+    assert.not.ok((await send(gateway)).allowed);
+    return retryMs;
+  };
+  const lengths = [];
+  for (let i = 0; i < 4; i++) {
+    const ms = await blocked();
+    lengths.push(ms / MINUTE);
+    await clock.advance(ms - 1);
+    assert.not.ok((await send(gateway)).allowed, `block ${i} has not ended`);
+    await clock.advance(1);
+  }
+  assert.equal(lengths, [15, 45, 60, 60]);
+  await clock.advance(2 * 60 * MINUTE);
+  assert.is(await blocked(), 15 * MINUTE);
+});
+
+test("block: requests that are refused together begin one block, and reset begins anew", async () => {
+  const { clock, gateway } = await open("name: r, block: { for: 10m, most: 1d }");
+  const first = await Promise.all(Array.from({ length: 9 }, () => send(gateway)));
+  assert.equal(first.filter(({ allowed }) => allowed).length, 3);
+  assert.equal(
+    first.filter(({ allowed }) => !allowed).map(({ retryMs }) => retryMs),
+    Array.from({ length: 6 }, () => 10 * MINUTE),
+  );
+  await clock.advance(10 * MINUTE);
+  assert.equal(await sendAll(gateway, [200, 200, 200, 200]), [true, true, true, false]);
+  assert.is((await send(gateway)).retryMs, 20 * MINUTE);
+  await gateway.reset({ rule: "r", actor: "192.0.2.1" });
+  assert.equal(await sendAll(gateway, [200, 200, 200, 200]), [true, true, true, false]);
+  assert.is((await send(gateway)).retryMs, 10 * MINUTE);
+});
+
+test("count: { status } keeps those statuses, and gives back all others", async () => {
+  const { gateway } = await open("count: { status: [401, 302] }");
+  assert.equal(await sendAll(gateway, [200, 500, 401, 404, 302, 302, 200]), [
+    true,
+    true,
+    true,
+    true,
+    true,
+    true,
+    false,
+  ]);
+  const wrong = (fields: string) => open(fields).then(() => "none", String);
+  assert.match(await wrong("count: { status: [] }"), /count.status: .*a list of statuses/);
+  assert.match(
+    await wrong("count: { status: [99] }"),
+    /a list of statuses, whole numbers from 100 to 599/,
+  );
+  assert.match(
+    await wrong("count: some"),
+    /count: found "some", allowed: all, failures, successes/,
+  );
+  assert.match(await wrong("block: { for: 1h, most: 1m }"), /a duration of at least `for`/);
+  assert.match(await wrong("block: { for: 1h, most: 1d, times: 0.5 }"), /a number, 1 or more/);
+  assert.match(await wrong("block: soon"), /block: found "soon", allowed: a duration such as/);
+});
+
 test("block: other actors pass", async () => {
   const { gateway } = await open("block: 1d");
   assert.equal(await sendAll(gateway, [200, 200, 200, 200]), [true, true, true, false]);

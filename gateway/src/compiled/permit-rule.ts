@@ -32,7 +32,7 @@ export class PermitRule extends CompiledRule<Rule> implements PermitLimit<Rule> 
     this.#isOnCalendar = all.some(({ calendar }) => calendar !== undefined);
     this.#isSimple =
       rule.count === "all" &&
-      rule.blockMs === undefined &&
+      rule.block === undefined &&
       this.costBy === undefined &&
       !this.#isOnCalendar &&
       all.every(({ policy }) => policy !== undefined);

@@ -4,7 +4,7 @@
  */
 import { type Clock, type Decision, type Limiter, systemClock } from "smooth-limiter";
 import type { Report } from "../actors/guarded.ts";
-import { COUNTS } from "../answers/counted.ts";
+import { counts } from "../answers/counted.ts";
 import { chain, type Maybe, settled } from "../ground/maybe.ts";
 import { type Limits, unixMs } from "../limits.ts";
 import type { Answered, Charge } from "../pipeline/limit.ts";
@@ -83,18 +83,23 @@ export class RuleCharge implements Charge<RequestRule> {
   /** Blocks the actor if it has used up the limit for good. */
   refused(decision: Decision): Maybe<Decision | undefined> {
     const { limits, rule } = this.limit;
-    const { blockMs: waitMs } = rule;
-    if (waitMs === undefined) return undefined;
+    if (rule.block === undefined) return undefined;
     // permits of requests that are being answered may yet be given back
     const inFlight = limits.inFlight.permitsOf(this.#key);
     if (decision.remaining + inFlight >= this.cost) return undefined;
-    const block = limits.blockOf(this.actor, this.#isKnown);
-    // after the block the actor starts with a full limit; after a failure the limit itself still refuses it
+    const { forMs } = rule.block;
     const began = chain(
-      settled(() => block?.tryAcquire()),
-      (took) => (took === undefined ? undefined : settled(() => this.limiter?.reset())),
+      settled(() => limits.block(this.actor, this.#isKnown)),
+      // after the block the actor starts with a full limit; after a failure the limit itself still refuses it
+      (ms) =>
+        ms === undefined
+          ? forMs
+          : chain(
+              settled(() => this.limiter?.reset()),
+              () => ms,
+            ),
     );
-    return chain(began, () => ({ ...decision, remaining: 0, waitMs, resetMs: waitMs }));
+    return chain(began, (waitMs) => ({ ...decision, remaining: 0, waitMs, resetMs: waitMs }));
   }
 
   /** Gives permits back, or takes more, when the request has been answered. */
@@ -109,7 +114,7 @@ export class RuleCharge implements Charge<RequestRule> {
     if (!settles) return undefined;
     const { cost, limiter } = this;
     const clock = this.#clock ?? systemClock;
-    const mayBlock = rule.blockMs !== undefined;
+    const mayBlock = rule.block !== undefined;
     const isOnCalendar = limits.calendarOf(this.actor, this.#isKnown) !== undefined;
     const takenMs = clock.now();
     if (mayBlock) limits.inFlight.begin(this.#key, cost);
@@ -118,7 +123,7 @@ export class RuleCharge implements Charge<RequestRule> {
       // what was taken has left the limit by itself; a period of a calendar has a key of its own
       const isGone = !isOnCalendar && clock.now() - takenMs >= resetMs;
       // without a status the request stays counted: a client must not gain by disconnecting
-      const isFree = status !== undefined && !COUNTS[rule.count](status);
+      const isFree = status !== undefined && !counts(rule.count, status);
       const settle = () =>
         chain(isFree ? 0 : costBy?.settle?.(request, report, status), (actual = cost) => {
           if (actual > cost) return limiter?.charge(actual - cost);

@@ -1,6 +1,6 @@
 import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
-import { checkOneOf } from "../ground/check.ts";
+import { checkObject, checkOneOf } from "../ground/check.ts";
 import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
@@ -17,8 +17,9 @@ export interface FastifyRequest {
   /** `originalUrl` is the URL before the option `rewriteUrl` has changed it. */
   readonly raw: NodeRequest & { readonly originalUrl?: string | undefined };
   /**
-   * `config: { rateLimit: false }` leaves the route out of a limit for the whole application. Any object,
-   * because the type of Fastify has no `rateLimit` unless the application declares it.
+   * In `config`, `rateLimit: false` leaves the route out of a limit for the whole application, and `rateLimit: { limiter,
+   * … }` gives it other options. Any object, because the type of Fastify has no `rateLimit` unless the application
+   * declares it.
    */
   readonly routeOptions?: { readonly config?: object | undefined };
 }
@@ -111,7 +112,8 @@ export type FastifyHook = (
 /**
  * Limits requests by a limiter, without rules. Called with a limiter, it returns a hook, for a route
  * or for `addHook`. Registered as a plugin with `{ limiter }`, it limits the whole application, except
- * routes with `config: { rateLimit: false }`. One hook in several places is one limit: a request that
+ * routes with `config: { rateLimit: false }`; with `config: { rateLimit: { limiter, … } }` a route has options, or a
+ * limiter, of its own. One hook in several places is one limit: a request that
  * passes two of them is counted once.
  *
  * @param limiter a `KeyedLimiter`, a `RedisLimiter` or another limiter by key, or one limiter for all
@@ -145,17 +147,34 @@ function limitOrPlug(
   const instance = of as FastifyInstance;
   plugWith(() => {
     checkOneOf("hook", hook, HOOKS);
-    const limit = handlerOf(limitFilter(limiter, rest));
-    // `routeOptions` makes an object of twelve fields: it is read only if a route may be left out
-    let mayExempt = instance.printRoutes() !== NO_ROUTES;
+    const usual = handlerOf(limitFilter(limiter, rest));
+    const skip: Handler = (_request, _reply, first, second) => ((second ?? first) as Done)();
+    const own = new WeakMap<object, Handler>();
+    /** Returns what a route says of itself; routes with the same object share its count. */
+    const limitOf = (said: unknown): Handler => {
+      if (said === false) return skip;
+      if (said === undefined || said === true) return usual;
+      const route = checkObject("config.rateLimit", said);
+      const known = own.get(route);
+      if (known !== undefined) return known;
+      const { limiter: other = limiter, ...more } = route as Partial<FastifyRouteLimit>;
+      const made = handlerOf(limitFilter(other, { ...rest, ...more }));
+      own.set(route, made);
+      return made;
+    };
+    // `routeOptions` makes an object of twelve fields: it is read only if a route may say something
+    let mayDiffer = instance.printRoutes() !== NO_ROUTES;
     instance.addHook("onRoute", ({ config }) => {
-      if (isExempt(config)) mayExempt = true;
+      const said = rateLimitOf(config);
+      if (said !== undefined) mayDiffer = true;
+      // a mistake is reported where the route is, and not at its first request
+      limitOf(said);
     });
     instance.addHook(
       hook,
       asHook((request, reply, first, second) => {
-        if (mayExempt && isExempt(request.routeOptions?.config)) ((second ?? first) as Done)();
-        else limit(request, reply, first, second);
+        const limit = mayDiffer ? limitOf(rateLimitOf(request.routeOptions?.config)) : usual;
+        limit(request, reply, first, second);
       }),
     );
   }, done);
@@ -165,8 +184,13 @@ function limitOrPlug(
 /** What Fastify prints if no route was registered before. */
 const NO_ROUTES = "(empty tree)";
 
-function isExempt(config: unknown): boolean {
-  return (config as { readonly rateLimit?: unknown } | undefined)?.rateLimit === false;
+/** What a route may say in its `config.rateLimit`: options in place of the plugin's, or a limiter of its own. */
+export interface FastifyRouteLimit<Req = FastifyRequest> extends HostLimitOptions<Req> {
+  readonly limiter: Limiter | LimiterByKey;
+}
+
+function rateLimitOf(config: unknown): unknown {
+  return (config as { readonly rateLimit?: unknown } | undefined)?.rateLimit;
 }
 
 /**

@@ -46,7 +46,8 @@ function requestRule(entry: Entry, read: Read<"rpu">, place: Place): RequestRule
   const { algo = read.unit === "ever" ? "window" : "token bucket" } = read;
   const { actor, count, units, unit, overrides = {} } = read;
   const per = units === 1 ? unit : `${units} ${unit}`;
-  const what = [actor, `per ${per}`, algo, ...(count === "all" ? [] : [count])];
+  const counted = typeof count === "string" ? count : count.status.join(",");
+  const what = [actor, `per ${per}`, algo, ...(count === "all" ? [] : [counted])];
   // V8 creates an object literal slowly if it goes on after a spread
   return {
     actor,
@@ -58,7 +59,7 @@ function requestRule(entry: Entry, read: Read<"rpu">, place: Place): RequestRule
     costs: read.cost.costs,
     costBy: read.cost.costBy,
     count,
-    blockMs: read.block,
+    block: read.block,
     limitKey: read.limitKey,
     overrides: Object.entries(overrides).map(
       ([value, other]): RuleOverride => ({ value, ...numbersOf({ ...read, ...defined(other) }) }),

@@ -35,13 +35,13 @@ function rateProblems({ actor, overrides, exempt, whenActorMissing }: RateRule):
 }
 
 /** Returns which fields contradict one another. */
-function fieldProblems({ limitKey, scope, rpu, blockMs, mode }: RequestRule): string[] {
+function fieldProblems({ limitKey, scope, rpu, block, mode }: RequestRule): string[] {
   const wrongs: string[] = [];
   if (limitKey !== undefined) {
     if (scope === "local") wrongs.push("found limitKey, which needs scope: global");
     if (rpu === 0) wrongs.push("found limitKey with rpu 0, allowed: rpu above 0");
   }
-  if (blockMs !== undefined && mode === "shadow") {
+  if (block !== undefined && mode === "shadow") {
     wrongs.push("found block, which a rule with mode: shadow does not know");
   }
   return wrongs;

@@ -1,12 +1,13 @@
 /** The schema of one rule: of requests per time, of connections, or of the bytes of responses. */
 import * as z from "zod";
-import { isTimeZone, UNITS, type Unit } from "./rule.ts";
+import { type Block, isTimeZone, UNITS, type Unit } from "./rule.ts";
 import { actor, cost, METHOD_NAMES, type Names } from "./schema-fields.ts";
 import {
   atLeastZero,
   byValue,
   choice,
   duration,
+  either,
   list,
   number,
   object,
@@ -68,6 +69,41 @@ const mode = choice("enforce", "shadow").default("enforce");
 const A_REPORT = "true or false: whether responses mention the rule";
 const report = z.boolean(says(A_REPORT)).meta({ description: A_REPORT }).default(true);
 
+const STATUSES = "a list of statuses, whole numbers from 100 to 599";
+
+/** Which requests count. */
+function count() {
+  const status = z.array(z.int(says(STATUSES)).min(100, says(STATUSES)).max(599, says(STATUSES)));
+  const listed = object({ status: status.min(1, says(STATUSES)).meta({ description: STATUSES }) });
+  return either(choice("all", "failures", "successes"), listed);
+}
+
+/** A block: a duration, or one that grows. */
+function block() {
+  const grows = object({
+    for: duration(),
+    times: z
+      .number(says("a number, 1 or more"))
+      .min(1, says("a number, 1 or more"))
+      .max(1000, says("a number, 1 to 1000"))
+      .meta({ description: "how many times as long as the last one each block lasts" })
+      .default(2),
+    most: duration(),
+  }).transform((read, context): Block => {
+    const { for: forMs, times, most: mostMs } = read;
+    if (mostMs >= forMs) return { forMs, times, mostMs };
+    context.issues.push({
+      code: "custom",
+      message: "a duration of at least `for`",
+      input: read,
+      path: ["most"],
+    });
+    return z.NEVER;
+  });
+  const equal = duration().transform((forMs): Block => ({ forMs, times: 1, mostMs: forMs }));
+  return either(equal, grows);
+}
+
 function requestSchema(names: Names) {
   const { algorithms, costs } = names;
   const algorithmWords = vocabulary(
@@ -85,8 +121,8 @@ function requestSchema(names: Names) {
       mode,
       report,
       cost: cost(costs).default({ cost: 1, costs: {}, costBy: undefined }),
-      count: choice("all", "failures", "successes").default("all"),
-      block: duration().optional(),
+      count: count().default("all"),
+      block: block().optional(),
       limitKey: text("a Redis key in which operators keep rpu", /^.{1,512}$/s).optional(),
       overrides: byValue(object(numbers).partial()),
     },

@@ -108,6 +108,17 @@ interface Reported {
   readonly report: boolean;
 }
 
+export type Count = "all" | "failures" | "successes" | { readonly status: readonly number[] };
+
+export interface Block {
+  /** How long the first block lasts, ms. */
+  readonly forMs: number;
+  /** How many times as long as the one before each further block lasts. 1: all are equally long. */
+  readonly times: number;
+  /** No block lasts longer, ms. An actor that is not blocked for twice this time begins with `forMs` again. */
+  readonly mostMs: number;
+}
+
 /** Limits requests per time. */
 export interface RequestRule extends AnyRule, Reported, RuleNumbers {
   /** Undefined: it counts requests per time. */
@@ -123,11 +134,11 @@ export interface RequestRule extends AnyRule, Reported, RuleNumbers {
   readonly costBy: string | undefined;
   /**
    * Which requests stay counted when they have been answered: all, those with a status of 400 or
-   * more, or those with a lower one. The permits of others are given back then.
+   * more, those with a lower one, or those with one of these. The permits of others are given back then.
    */
-  readonly count: "all" | "failures" | "successes";
-  /** How long an actor is refused once this rule has refused it, ms. Undefined: not at all. */
-  readonly blockMs: number | undefined;
+  readonly count: Count;
+  /** How long an actor is refused once this rule has refused it. Undefined: not at all. */
+  readonly block: Block | undefined;
   /**
    * For a global rule: a key on Redis in which operators keep its `rpu`. 0 lets nothing through; if
    * the key is absent or contains no limit, the rule's own `rpu` applies. Overrides keep their own

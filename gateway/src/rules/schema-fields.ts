@@ -1,6 +1,7 @@
 /** The fields of rules that need more than a number or a word. */
 import * as z from "zod";
 import { ACTOR_KINDS } from "../actors/actor.ts";
+import { AND } from "../actors/together.ts";
 import { decode } from "../match/decode.ts";
 import { isParameter } from "../match/pattern.ts";
 import { ALGORITHMS, type RuleAlgorithms } from "./algorithms.ts";
@@ -65,27 +66,48 @@ export function path() {
 /** How a name of the application becomes known. */
 const OWN_NAMES = "or a name that you register (options.actors; check --actor; replay --field)";
 
-/** An actor by its name; or a kind of actor with an argument, `{ header: x-tenant }`. */
+/**
+ * An actor by its name; a kind of actor with an argument, `{ header: x-tenant }`; or a list of these, which counts by
+ * all of them together.
+ */
 export function actor({ actors, actorKinds }: Names) {
   const known = vocabulary(actors);
   const kinds = vocabulary(actorKinds);
   const aMap = `a map with one of ${kinds.names.join(", ")}`;
-  const allowed = `${known.names.join(", ")}; or ${aMap}, such as { header: x-tenant }`;
+  const one = `${known.names.join(", ")}; or ${aMap}, such as { header: x-tenant }`;
+  const allowed = `${one}; or a list of these`;
+  const nameOf = (found: unknown, wrong: (message: string) => string): string => {
+    if (typeof found === "string")
+      return known.find(found) ?? wrong(`${known.names.join(", ")}, ${OWN_NAMES}`);
+    const [[written = "", argument] = [], more] = Object.entries(Object(found));
+    const kind = kinds.find(written);
+    if (kind === undefined || more !== undefined) return wrong(aMap);
+    if (typeof argument !== "string" || argument === "" || argument.includes(AND))
+      return wrong(`a text as ${kind}, without "${AND}"`);
+    const isName = kind !== "header" || FIELD_NAME.test(argument);
+    return isName ? `${kind}:${argument}` : wrong("the name of a header field as header");
+  };
+  const map = z.record(z.string(), ANYTHING);
   return z
-    .union([z.string(), z.record(z.string(), ANYTHING)], says(allowed))
+    .union(
+      [
+        z.string(),
+        map,
+        z
+          .array(z.union([z.string(), map]))
+          .min(2, says("two actors or more, or a single one that is no list")),
+      ],
+      says(allowed),
+    )
     .transform((found, context) => {
-      const wrong = (message: string) => {
-        context.issues.push({ code: "custom", message, input: found });
-        return z.NEVER;
+      const wrong = (message: string, path: readonly number[] = []) => {
+        context.issues.push({ code: "custom", message, input: found, path: [...path] });
+        return "";
       };
-      if (typeof found === "string")
-        return known.find(found) ?? wrong(`${known.names.join(", ")}, ${OWN_NAMES}`);
-      const [[written = "", argument] = [], more] = Object.entries(found);
-      const kind = kinds.find(written);
-      if (kind === undefined || more !== undefined) return wrong(aMap);
-      if (typeof argument !== "string" || argument === "") return wrong(`a text as ${kind}`);
-      const isName = kind !== "header" || FIELD_NAME.test(argument);
-      return isName ? `${kind}:${argument}` : wrong("the name of a header field as header");
+      if (!Array.isArray(found)) return nameOf(found, wrong);
+      const names = found.map((each, i) => nameOf(each, (message) => wrong(message, [i])));
+      if (names.includes("all")) wrong("a list without all, which has one value for all requests");
+      return names.join(AND);
     })
     .meta({
       description: allowed,
@@ -93,6 +115,7 @@ export function actor({ actors, actorKinds }: Names) {
         { enum: [...known.spellings] },
         { type: "string" },
         { type: "object", minProperties: 1, maxProperties: 1 },
+        { type: "array", minItems: 2, items: { type: ["string", "object"] } },
       ],
     });
 }

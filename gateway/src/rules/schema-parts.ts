@@ -126,6 +126,29 @@ export function oneOrMore(value: z.ZodType<string>, allowed: string) {
     .meta({ anyOf: [items, { type: "array", items, minItems: 1 }] });
 }
 
+/** A text, or a map: what it is decides which schema says what is allowed. */
+export function either<Text, Map, WrittenText, WrittenMap>(
+  text: z.ZodType<Text, WrittenText>,
+  map: z.ZodType<Map, WrittenMap>,
+) {
+  const json = [text, map].map((one) => {
+    const { $schema, ...schema } = z.toJSONSchema(one, { io: "input", unrepresentable: "any" });
+    return schema;
+  });
+  const schema = z
+    .unknown()
+    .transform((found, context): Text | Map => {
+      const read = (typeof found === "object" ? map : text).safeParse(found);
+      if (read.success) return read.data;
+      for (const issue of read.error.issues) {
+        context.issues.push({ ...issue, input: found } as z.core.$ZodRawIssue);
+      }
+      return z.NEVER;
+    })
+    .meta({ anyOf: json });
+  return schema as unknown as z.ZodType<Text | Map, WrittenText | WrittenMap>;
+}
+
 /** Milliseconds, from a text such as "15m". */
 export function duration() {
   const allowed = "a duration such as 90s, 15m, 1h or 1d";

@@ -171,6 +171,46 @@ places(
   },
 );
 
+places("Fastify: a route has options, or a limiter, of its own", async () => {
+  const app = fastify();
+  const early = { rateLimit: { limiter: keyed(2) } };
+  app.get("/early", { config: early }, () => "hello");
+  await app.register(fastifyLimit, { limiter: keyed(4), headers: false });
+  app.get("/hello", () => "hello");
+  const shared = { limiter: keyed(1), headers: "x-ratelimit" };
+  app.get("/one", { config: { rateLimit: shared } }, () => "hello");
+  app.get("/two", { config: { rateLimit: shared } }, () => "hello");
+  app.get("/dear", { config: { rateLimit: { cost: 3 } } }, () => "hello");
+  app.get("/usual", { config: { rateLimit: true } }, () => "hello");
+  const statuses: number[] = [];
+  for (const path of [
+    "/one",
+    "/two",
+    "/early",
+    "/early",
+    "/early",
+    "/dear",
+    "/dear",
+    "/usual",
+    "/hello",
+  ]) {
+    statuses.push((await app.inject(path)).statusCode);
+  }
+  assert.equal(statuses, [200, 429, 200, 200, 429, 200, 429, 200, 429]);
+  assert.is((await app.inject("/one")).headers["x-ratelimit-limit"], "1");
+  assert.is((await app.inject("/hello")).headers["x-ratelimit-limit"], undefined);
+  for (const [rateLimit, words] of [
+    [{ max: 3 }, /options has no "max"/],
+    [5, /config.rateLimit must be an object, got 5/],
+    [{ limiter: 5 }, /limiter must be a limiter/],
+  ] as const) {
+    const another = fastify();
+    await another.register(fastifyLimit, { limiter: keyed(1) });
+    assert.throws(() => another.get("/", { config: { rateLimit } }, () => "hello"), words);
+  }
+  await app.close();
+});
+
 places("Fastify: a bad option rejects the registration", async () => {
   for (const [options, words] of [
     [{ limiter: keyed(1), hook: "onSend" }, /hook must be one of onRequest, preParsing/],

@@ -50,7 +50,7 @@ const UNSAID = {
   costs: {},
   costBy: undefined,
   count: "all",
-  blockMs: undefined,
+  block: undefined,
 };
 
 test("the spelling of the description, with its defaults", () => {

@@ -1,0 +1,171 @@
+/**
+ * `smooth-limiter-gateway/nest`: a guard for NestJS on Express or Fastify, with decorators. The limits are those of
+ * `expressLimit`, or the rules of a gateway.
+ */
+import {
+  type CanActivate,
+  type DynamicModule,
+  type ExecutionContext,
+  HttpException,
+  Module,
+  SetMetadata,
+} from "@nestjs/common";
+import { APP_GUARD, Reflector } from "@nestjs/core";
+import type { Limiter } from "smooth-limiter";
+import type { Checker } from "./answers/checker.ts";
+import { checkObject } from "./ground/check.ts";
+import { type HostAction, HostFilter, type HostOptions } from "./hosts/host-filter.ts";
+import { limitFilter } from "./hosts/limit-filter.ts";
+import type { HostLimitOptions, LimiterByKey } from "./hosts/limit-options.ts";
+import { NodeGatewayRequest, pace } from "./hosts/node.ts";
+import type { NodeRequest, NodeResponse } from "./hosts/node-messages.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: the request is Express' or Fastify's, as the application says
+type AnyRequest = any;
+
+/** A limit by a limiter: handlers find the verdict as `request.rateLimit`. */
+export interface RateLimitOptions<Request = AnyRequest> extends HostLimitOptions<Request> {
+  /** A `KeyedLimiter`, a `RedisLimiter` or another limiter by key, or one limiter for all requests together. */
+  readonly limiter: Limiter | LimiterByKey;
+}
+
+/** A limit by rules. */
+export interface RateLimitGatewayOptions extends HostOptions {
+  /** From `createGateway`. */
+  readonly gateway: Checker;
+}
+
+type AnyOptions = RateLimitOptions | RateLimitGatewayOptions;
+
+const SKIP = "smooth-limiter:skip";
+
+/**
+ * Gives a controller or a route a limit of its own, in place of that of the module. Routes of one controller share it.
+ *
+ * @example
+ * \@RateLimit({ limiter: searches, key: (req) => req.user.id })
+ */
+export const RateLimit = Reflector.createDecorator<RateLimitOptions>();
+
+/** Leaves a controller or a route out: `@SkipRateLimit()`. */
+export const SkipRateLimit = (): MethodDecorator & ClassDecorator => SetMetadata(SKIP, true);
+
+/** What both of Nest's servers have in common. */
+interface Reply {
+  readonly raw?: NodeResponse;
+  header(name: string, value: string): unknown;
+}
+
+interface Asked extends NodeRequest {
+  readonly raw?: NodeRequest;
+  readonly originalUrl?: string;
+}
+
+/**
+ * Refuses a request with an `HttpException` that carries the answer of the limit, so exception filters see it. Contexts
+ * other than HTTP pass.
+ */
+export class RateLimitGuard implements CanActivate {
+  readonly #reflector: Reflector;
+  readonly #usual: AnyOptions | undefined;
+  readonly #filters = new WeakMap<AnyOptions, HostFilter>();
+
+  /**
+   * @param usual the limit of routes without a decorator; absent: they have none
+   * @throws RangeError or TypeError that names the option, its bound and what it got
+   */
+  constructor(reflector: Reflector, usual?: AnyOptions) {
+    this.#reflector = reflector;
+    this.#usual = usual;
+    if (usual !== undefined) this.#filterOf(usual);
+  }
+
+  async canActivate(context: ExecutionContext): Promise<boolean> {
+    if (context.getType() !== "http") return true;
+    const places = [context.getHandler(), context.getClass()];
+    const options = this.#reflector.getAllAndOverride(RateLimit, places) ?? this.#usual;
+    const isSkipped = this.#reflector.getAllAndOverride<boolean>(SKIP, places);
+    if (isSkipped || options === undefined) return true;
+    const http = context.switchToHttp();
+    const request = http.getRequest<Asked>();
+    const reply = http.getResponse<Reply>();
+    const { raw = request } = request;
+    const res = reply.raw ?? (reply as unknown as NodeResponse);
+    const url = request.originalUrl ?? raw.url;
+    const seen = new NodeGatewayRequest(raw, res, url, request);
+    carryOut(await this.#filterOf(options).ask(seen, raw), reply, res);
+    return true;
+  }
+
+  /** One for each decorator, so that routes of one controller share its count. */
+  #filterOf(options: AnyOptions): HostFilter {
+    let filter = this.#filters.get(checkObject("options", options) as AnyOptions);
+    if (filter === undefined) {
+      filter = filterOf(options);
+      this.#filters.set(options, filter);
+    }
+    return filter;
+  }
+}
+
+function filterOf(options: AnyOptions): HostFilter {
+  if ("gateway" in options) {
+    const { gateway, ...rest } = options;
+    return new HostFilter(gateway, rest);
+  }
+  const { limiter, ...rest } = options;
+  return limitFilter(limiter, rest);
+}
+
+/** The status that nginx logs for a client that has disconnected; no client receives it. */
+const CLIENT_GONE = 499;
+
+/** @throws HttpException where the request does not go on */
+function carryOut(action: HostAction, reply: Reply, res: NodeResponse): void {
+  if (action === undefined) throw new HttpException("the client has disconnected", CLIENT_GONE);
+  if (action.answer === undefined) {
+    for (const [name, value] of action.fields) reply.header(name, value);
+    pace(action, res);
+    return;
+  }
+  const { status, headers, body } = action.answer;
+  for (const [name, value] of Object.entries(headers)) {
+    // Nest writes the body, as JSON
+    if (name.toLowerCase() !== "content-type") reply.header(name, value);
+  }
+  throw new HttpException(readable(body), status);
+}
+
+/** Nest writes an object as it is, and a text as `{ statusCode, message }`. */
+function readable(body: string): string | Record<string, unknown> {
+  try {
+    const read: unknown = JSON.parse(body);
+    if (typeof read === "object" && read !== null) return read as Record<string, unknown>;
+  } catch {
+    // the application's own answer
+  }
+  return body;
+}
+
+/**
+ * The limit of a whole application.
+ *
+ * @example
+ * \@Module({ imports: [RateLimitModule.forRoot({ limiter: KeyedLimiter.create(policy) })] })
+ * export class AppModule {}
+ */
+export class RateLimitModule {
+  /**
+   * @param options `{ limiter }` with `LimitOptions` and `HostOptions`, or `{ gateway }` with `HostOptions`; absent: only
+   *   routes with a decorator have a limit
+   * @returns a module with a guard for all routes
+   */
+  static forRoot(options?: AnyOptions): DynamicModule {
+    const useFactory = (reflector: Reflector) => new RateLimitGuard(reflector, options);
+    return {
+      module: RateLimitModule,
+      providers: [{ provide: APP_GUARD, inject: [Reflector], useFactory }],
+    };
+  }
+}
+Module({})(RateLimitModule);
