@@ -116,9 +116,9 @@ test("the four algorithms behave as documented", async () => {
   assert.is(await passed("SL"), 20);
 });
 
-test("methods: GET includes HEAD, and case does not matter", async () => {
+test("methods: GET includes HEAD, and the case of the request does not matter", async () => {
   const gateway = await open(
-    "url: /\nrules: [{ actor: all, unit: day, rpu: 2, methods: [get], name: r }]",
+    "url: /\nrules: [{ actor: all, unit: day, rpu: 2, methods: [GET], name: r }]",
   );
   assert.equal(brief(ask(gateway, "/", { method: "POST" })), [true]);
   assert.equal(brief(ask(gateway, "/", { method: "get" })), [true, "+r 1"]);

@@ -28,7 +28,7 @@ export type AlgorithmField = (typeof ALGORITHM_FIELDS)[number];
 
 /** An algorithm that rules may name. */
 export interface RuleAlgorithm {
-  /** Other names for it. Case, spaces, "-" and "_" never matter. */
+  /** Other names for it. */
   readonly aliases?: readonly string[];
   /** The fields that a rule may contain besides its rate. Default: none. */
   readonly fields?: readonly AlgorithmField[];

@@ -63,7 +63,7 @@ export function reading<Found, Read, Written>(
 /** Any text, of which editors suggest the names. */
 type Spelling<Name extends string> = Name | (string & {});
 
-/** A name from a list, in any case; the result is spelled as in the list. */
+/** A name from a list, or one of its aliases; the result is the name. */
 export function word<Name extends string>(
   { names, spellings, find }: Vocabulary<Name>,
   isOpen = false,
@@ -72,27 +72,18 @@ export function word<Name extends string>(
   const choices = { enum: [...spellings] };
   const text: z.ZodType<string, Spelling<Name>> = z.string(says(allowed));
   const withHint = (found: string) => {
-    const meant = nearest(found, names);
+    const meant = nearest(found, { names, spellings });
     return meant === undefined ? allowed : `${allowed}; did you mean ${meant}?`;
   };
   return reading(text, withHint, find).meta({
     description: spellings.join(", "),
-    // an editor suggests the names, but also accepts other names and other cases
-    anyOf: isOpen
-      ? [choices, { type: "string" }]
-      : [choices, { type: "string", pattern: inAnyCase(spellings) }],
+    ...(isOpen ? { anyOf: [choices, { type: "string" }] } : choices),
   });
 }
 
 /** One of these words. */
 export function choice<Name extends string>(...names: readonly Name[]) {
   return word(vocabulary(names));
-}
-
-function inAnyCase(words: readonly string[]): string {
-  const letters = (name: string) =>
-    name.replace(/[a-z]/gi, (letter) => `[${letter.toLowerCase()}${letter.toUpperCase()}]`);
-  return `^(?:${words.map(letters).join("|")})$`;
 }
 
 export function object<Shape extends z.core.$ZodShape>(shape: Shape, others = "") {

@@ -1,16 +1,20 @@
-/** Normalizes a name for a lookup: case, spaces, "-" and "_" do not matter. */
-export function fold(name: string): string {
+/** Normalizes a name for a comparison with a mistake: case, spaces, "-" and "_" do not matter. */
+function fold(name: string): string {
   return name.toLowerCase().replace(/[\s_-]+/g, "");
 }
 
-/** Returns the only name of which a word is the beginning ("min"), or the plural; undefined if there is none. */
-export function nearest<Name extends string>(
+/**
+ * Returns what a wrong word can mean: the spelling that differs only in case or spaces, or the only name of which it is
+ * the beginning ("min") or the plural; undefined if there is none.
+ */
+export function nearest(
   word: string,
-  names: readonly Name[],
-): Name | undefined {
-  const beginning = fold(word).replace(/(?<=..)s$/, "");
+  { names, spellings }: Pick<Vocabulary, "names" | "spellings">,
+): string | undefined {
+  const folded = fold(word);
+  const beginning = folded.replace(/(?<=..)s$/, "");
   const [name, more] = names.filter((each) => beginning !== "" && fold(each).startsWith(beginning));
-  return more === undefined ? name : undefined;
+  return spellings.find((each) => fold(each) === folded) ?? (more === undefined ? name : undefined);
 }
 
 /** Names that may be written in several ways. */
@@ -30,10 +34,10 @@ export function vocabulary<Name extends string>(
   const spelled = names.flatMap((name) =>
     [name, ...aliasesOf(name)].map((word) => [word, name] as const),
   );
-  const known = new Map(spelled.map(([word, name]) => [fold(word), name]));
+  const known = new Map(spelled);
   return {
     names,
     spellings: spelled.map(([word]) => word),
-    find: (word) => known.get(fold(word)),
+    find: (word) => known.get(word),
   };
 }

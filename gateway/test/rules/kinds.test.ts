@@ -30,7 +30,7 @@ test("a rule for connections", () => {
     ["/films device connections", 10, "local", "enforce", undefined],
   );
   const full = read(
-    "{ name: n, actor: { header: X-Tenant }, connections: 1, maxAge: 15m, scope: Global, mode: shadow, methods: [get], overrides: { gold: { connections: 50 } }, exempt: [me], whenActorMissing: skip }",
+    "{ name: n, actor: { header: X-Tenant }, connections: 1, maxAge: 15m, scope: global, mode: shadow, methods: [GET], overrides: { gold: { connections: 50 } }, exempt: [me], whenActorMissing: skip }",
   ) as ConnectionRule;
   assert.equal(
     [full.name, full.actor, full.connections, full.maxAgeMs, full.scope, full.mode],

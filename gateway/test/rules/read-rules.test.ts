@@ -65,7 +65,7 @@ rules:
 ---
 - url: /
   rules:
-    - { actor: All, unit: Minute, units: 5, rpu: 2.5 }
+    - { actor: all, unit: minute, units: 5, rpu: 2.5 }
 `;
   const common = {
     ...UNSAID,
@@ -108,15 +108,23 @@ rules:
   ]);
 });
 
-test("algorithms by name or abbreviation, in any case, with any separator", () => {
+test("algorithms by name or abbreviation, exactly; another case is reported with what is meant", () => {
   const spellings = {
-    "token bucket": ["TB", "tb", "token bucket", "Token-Bucket", "token_bucket", "tokenBucket"],
-    window: ["W", "window", "fixed window", "FixedWindow"],
-    "sliding window": ["SW", "sliding window", "SLIDING_WINDOW"],
-    "leaky bucket": ["LB", "lb", "leaky-bucket"],
+    "token bucket": ["TB", "token bucket"],
+    window: ["W", "window", "fixed window"],
+    "sliding window": ["SW", "sliding window"],
+    "leaky bucket": ["LB", "leaky bucket"],
     "sliding log": ["SL", "sliding log"],
-    gcra: ["GCRA", "gcra"],
+    gcra: ["gcra"],
   };
+  for (const [written, meant] of [
+    ["tb", "TB"],
+    ["Token-Bucket", "token bucket"],
+    ["FixedWindow", "fixed window"],
+    ["leaky", "leaky bucket"],
+  ]) {
+    assert.match(problems(rule(`algo: ${written}`)).join(), `; did you mean ${meant}?`);
+  }
   for (const [algo, names] of Object.entries(spellings)) {
     for (const name of names) {
       const [read] = readRules(rule(`algo: ${name}`)) as readonly RequestRule[];
@@ -148,7 +156,7 @@ test("typed rules accept every spelling that a file accepts, and no other types"
     {
       url: "/",
       rules: [
-        { actor: "All", unit: "Minute", rpu: 1, algo: "TB", mode: "Shadow", methods: ["get"] },
+        { actor: "all", unit: "minute", rpu: 1, algo: "TB", mode: "shadow", methods: ["GET"] },
       ],
     },
   ];
@@ -221,8 +229,8 @@ rules:
     burst: 20
     name: by account
     cost: 2
-    methods: [post, GET, post]
-    mode: Shadow
+    methods: [POST, GET, POST]
+    mode: shadow
     overrides: { gold: { rpu: 100 }, "12": { unit: day, burst: 5 } }
     exempt: [root]
 `);
@@ -302,7 +310,7 @@ test("an error names file, line, column, what was found and what is allowed", ()
       'r.yaml:2:18: rules.0.actor: found "tenant", allowed: all, account, device, or a name that you register (options.actors; check --actor; replay --field)',
     ],
     [
-      rule("}, { actor: ALL, unit: second, rpu: 6"),
+      rule("}, { actor: all, unit: second, rpu: 6"),
       'r.yaml:2:48: found a second rule "/ all per second token bucket", the first is in line 2: give one of them a name',
     ],
     [
@@ -397,7 +405,7 @@ test("an unknown method is refused, because the rule would never apply", () => {
   for (const methods of ['["*"]', "[ANY]", '["GET,POST"]', '[""]', "[1]"]) {
     assert.match(problems(rule(`methods: ${methods}`)).join(), /allowed: GET, HEAD/, methods);
   }
-  assert.equal(readRules(rule("methods: [m-search, Query, delete]"))[0]?.methods, [
+  assert.equal(readRules(rule("methods: [M-SEARCH, QUERY, DELETE]"))[0]?.methods, [
     "DELETE",
     "M-SEARCH",
     "QUERY",
@@ -425,7 +433,7 @@ test("registered names: new kinds of rules touch neither the code nor old files"
     },
   };
   const text =
-    "url: /\nrules: [{ actor: Tenant, unit: second, rpu: 5, algo: 2b, with: { factor: 3 } }]";
+    "url: /\nrules: [{ actor: tenant, unit: second, rpu: 5, algo: 2B, with: { factor: 3 } }]";
   const [read] = readRules(text, options) as readonly RequestRule[];
   assert.is(read?.actor, "tenant");
   assert.is(read?.algo, "double bucket");

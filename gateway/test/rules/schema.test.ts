@@ -18,13 +18,13 @@ test("an editor accepts what the reader accepts, and marks what it rejects", () 
   const takes = (data: unknown) => editor.safeParse(data).success;
   const rule = { actor: "device", unit: "second", rpu: 100 };
   const full = {
-    ...{ name: "n", units: 5, algo: "TB", scope: "Global", mode: "shadow", cost: 2, burst: 3 },
+    ...{ name: "n", units: 5, algo: "TB", scope: "global", mode: "shadow", cost: 2, burst: 3 },
     ...{ methods: ["GET"], overrides: { gold: { rpu: 1 } }, exempt: ["a"], nodelay: true },
   };
   const good: unknown[] = [
     { url: "/", rules: [rule] },
     { Url: "/sample", rules: [{ ...rule, ...full }] },
-    [{ url: "/a b".replace(" ", "%20"), rules: [{ ...rule, unit: "SECOND", actor: "tenant" }] }],
+    [{ url: "/a b".replace(" ", "%20"), rules: [{ ...rule, unit: "second", actor: "tenant" }] }],
     [],
     { url: ["/a", "/b/:id"], exact: true, except: "/c", host: ["*.x.org"], rules: [rule] },
     { url: "/", rules: [{ ...rule, actor: { header: "x-tenant" }, cost: { POST: 5 }, rpu: 0 }] },
