@@ -438,7 +438,7 @@ test("registered names: new kinds of rules touch neither the code nor old files"
   assert.is(read?.actor, "tenant");
   assert.is(read?.algo, "double bucket");
   assert.equal(read?.with, { factor: 3 });
-  assert.match(problems(text).join("\n"), /found "Tenant".*\n.*found "2b"/);
+  assert.match(problems(text).join("\n"), /found "tenant".*\n.*found "2B"/);
   // the error of an algorithm is an error of the file
   assert.match(
     problems(text.replace("3", "-3"), options).join(),
