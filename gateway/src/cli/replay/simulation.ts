@@ -1,5 +1,4 @@
-import { fromAddressOrName } from "../../actors/address.ts";
-import { createGateway, type Gateway, type RequestRule } from "../../index.ts";
+import { createGateway, fromAddress, type Gateway, type RequestRule } from "../../index.ts";
 import type { LogEntry } from "./log-entry.ts";
 import { Tally } from "./tally.ts";
 import { VirtualClock } from "./virtual-clock.ts";
@@ -34,7 +33,7 @@ export class Simulation {
         rules.flatMap(({ costBy }) => (costBy === undefined ? [] : [[costBy, () => 1]])),
       ),
       actors: {
-        device: fromAddressOrName(),
+        device: fromAddress({ names: true }),
         ...Object.fromEntries(
           actors.map((name) => [name, (request) => (request as LogEntry).actors[name]]),
         ),
