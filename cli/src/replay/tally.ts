@@ -1,0 +1,156 @@
+/** Counts the results of a replay, and creates the report. */
+import { createHmac } from "node:crypto";
+import type { Outcome, RequestRule, Verdict } from "smooth-limiter-gateway";
+import type { ActorReport, Report, RuleReport } from "./report.ts";
+import { type Part, TimeSeries } from "./time-series.ts";
+import { TopActors } from "./top-actors.ts";
+import { WindowPeak } from "./window-peak.ts";
+
+/** The values of actors that a line of the log has, by their names. */
+type Own = Readonly<Record<string, string | undefined>>;
+
+/** Actors that every line has. */
+const BUILT_IN = ["all", "device"];
+/** Marks a device that counts instead of a missing actor: it may look like one. */
+const FALLBACK = "?";
+const KNOWN = "=";
+
+/** The results of one actor's requests. */
+class Notes {
+  readonly counts: Record<Part, number> = { passed: 0, waited: 0, refused: 0 };
+  readonly peak: WindowPeak;
+
+  constructor(windowMs: number) {
+    this.peak = new WindowPeak(windowMs);
+  }
+
+  reset(): void {
+    Object.assign(this.counts, { passed: 0, waited: 0, refused: 0 });
+    this.peak.reset();
+  }
+}
+
+class RuleTally {
+  readonly #rule: RequestRule;
+  readonly #counts = { requests: 0, passed: 0, waited: 0, refused: 0, refusedElsewhere: 0 };
+  #waitSumMs = 0;
+  #longestMs = 0;
+  #mostOfOneActor = 0;
+  readonly #series = new TimeSeries();
+  readonly #peak: WindowPeak;
+  readonly #actors: TopActors<Notes>;
+  readonly #isBuiltIn: boolean;
+
+  constructor(rule: RequestRule) {
+    this.#rule = rule;
+    this.#isBuiltIn = BUILT_IN.includes(rule.actor);
+    this.#peak = new WindowPeak(rule.periodMs);
+    this.#actors = new TopActors(() => new Notes(rule.periodMs));
+  }
+
+  add({ actor, allowed, decision }: Outcome, verdict: Verdict, atMs: number, own: Own): void {
+    const counts = this.#counts;
+    counts.requests += 1;
+    const isFallback = !this.#isBuiltIn && !own[this.#rule.actor];
+    const notes = this.#actors.count(`${isFallback ? FALLBACK : KNOWN}${actor}`);
+    if (allowed && !verdict.allowed) {
+      counts.refusedElsewhere += 1;
+      return;
+    }
+    const part = partOf(allowed, decision.waitMs);
+    counts[part] += 1;
+    notes.counts[part] += 1;
+    this.#series.add(part, atMs);
+    if (part === "waited") {
+      this.#waitSumMs += decision.waitMs;
+      this.#longestMs = Math.max(this.#longestMs, decision.waitMs);
+    }
+    if (!verdict.allowed) return;
+    const passedMs = atMs + verdict.waitedMs;
+    this.#peak.add(passedMs);
+    notes.peak.add(passedMs);
+    this.#mostOfOneActor = Math.max(this.#mostOfOneActor, notes.peak.most);
+  }
+
+  /** @param spanMs the duration of the log */
+  report(top: number, show: (actor: string) => string, spanMs: number): RuleReport {
+    const { name, url, actor, algo, scope, mode, rpu, periodMs } = this.#rule;
+    const { passed, waited, refused } = this.#counts;
+    const actors = this.#actors.top(actor === "all" ? 0 : top).map(
+      ({ actor, requests, surplus, notes }): ActorReport => ({
+        actor: show(actor.slice(1)),
+        isFallback: actor.startsWith(FALLBACK),
+        requests,
+        surplus,
+        ...notes.counts,
+        mostInWindow: notes.peak.most,
+      }),
+    );
+    const points = this.#series.points();
+    return {
+      ...{ name, url, actor, algo, scope, mode, rpu, periodMs },
+      ...this.#counts,
+      perSecond: {
+        // a log may have only one instant
+        mean: ((passed + waited + refused) * 1000) / Math.max(1000, spanMs),
+        peak: Math.max(0, ...points.peaks),
+      },
+      wait: { meanMs: waited > 0 ? this.#waitSumMs / waited : 0, longestMs: this.#longestMs },
+      mostInWindow: this.#peak.most,
+      mostOfOneActor: this.#mostOfOneActor,
+      actors,
+      points,
+    };
+  }
+}
+
+function partOf(allowed: boolean, waitMs: number): Part {
+  if (!allowed) return "refused";
+  return waitMs > 0 ? "waited" : "passed";
+}
+
+export class Tally {
+  readonly #rules: ReadonlyMap<string, RuleTally>;
+  readonly #counts = { requests: 0, passed: 0, waited: 0, refused: 0, withoutRule: 0 };
+  #firstMs = Infinity;
+  #lastMs = -Infinity;
+
+  constructor(rules: readonly RequestRule[]) {
+    this.#rules = new Map(rules.map((rule) => [rule.name, new RuleTally(rule)]));
+  }
+
+  /**
+   * @param atMs when the request came, Unix time
+   * @param own the actors of the request that the log has
+   */
+  add(verdict: Verdict, atMs: number, own: Own): void {
+    const counts = this.#counts;
+    counts.requests += 1;
+    counts[partOf(verdict.allowed, verdict.waitedMs)] += 1;
+    if (verdict.outcomes.length === 0) counts.withoutRule += 1;
+    this.#firstMs = Math.min(this.#firstMs, atMs);
+    this.#lastMs = Math.max(this.#lastMs, atMs);
+    for (const outcome of verdict.outcomes) {
+      this.#rules.get(outcome.rule.name)?.add(outcome, verdict, atMs, own);
+    }
+  }
+
+  /**
+   * @param top how many actors of each rule are listed
+   * @param hashKey if given, actors are replaced by a hash with this key
+   */
+  report(top: number, hashKey: string | undefined): Report {
+    const show = (actor: string) =>
+      hashKey === undefined
+        ? actor
+        : `#${createHmac("sha256", hashKey).update(actor).digest("hex").slice(0, 12)}`;
+    const isEmpty = this.#counts.requests === 0;
+    const spanMs = this.#lastMs - this.#firstMs;
+    return {
+      ...this.#counts,
+      firstMs: isEmpty ? 0 : this.#firstMs,
+      lastMs: isEmpty ? 0 : this.#lastMs,
+      rules: [...this.#rules.values()].map((rule) => rule.report(top, show, spanMs)),
+    };
+  }
+}
