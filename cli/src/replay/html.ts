@@ -146,7 +146,7 @@ function actorTable({ actor, actors }: RuleReport): string {
   if (actors.length === 0) return "";
   const rows = actors.map((one) =>
     row(`${escapeHtml(one.actor === "" ? "(none)" : one.actor)}${one.isFallback ? FALLBACK : ""}`, [
-      `${one.surplus > 0 ? "≤ " : ""}${number(one.requests)}`,
+      number(one.requests),
       number(one.passed),
       number(one.waited),
       number(one.refused),
@@ -168,7 +168,7 @@ function footnotes({ lines, unread, late, report }: Replayed): string {
       ? [`${FALLBACK}: these requests had no such actor, so their device counted instead.`]
       : []),
     "A second: of the requests that the rule let pass, delayed or refused, the mean over the whole log, and the busiest second.",
-    "Worst window: the most requests that passed in any time as long as the limit's, counted in hundredths of it.",
+    "Worst window: the most requests that passed in any time as long as the limit's.",
     "A log cannot show how clients would have reacted to a refusal or a wait: the replay sends their requests as they were.",
   ];
   return `<footer>${notes.map((note) => `<p>${note}</p>`).join("")}</footer>`;

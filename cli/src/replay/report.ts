@@ -16,8 +16,6 @@ export interface ActorReport extends Counts {
   readonly actor: string;
   /** Whether the requests had no such actor, so that their device counted instead. */
   readonly isFallback: boolean;
-  /** By how much the number of requests may be too high. */
-  readonly surplus: number;
   readonly mostInWindow: number;
 }
 

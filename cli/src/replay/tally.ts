@@ -1,9 +1,8 @@
 /** Counts the results of a replay, and creates the report. */
 import { createHmac } from "node:crypto";
 import type { Outcome, RequestRule, Verdict } from "smooth-limiter-gateway";
-import type { ActorReport, Report, RuleReport } from "./report.ts";
+import type { ActorReport, Counts, Report, RuleReport } from "./report.ts";
 import { type Part, TimeSeries } from "./time-series.ts";
-import { TopActors } from "./top-actors.ts";
 import { WindowPeak } from "./window-peak.ts";
 
 /** The values of actors that a line of the log has, by their names. */
@@ -11,22 +10,29 @@ type Own = Readonly<Record<string, string | undefined>>;
 
 /** Actors that every line has. */
 const BUILT_IN = ["all", "device"];
-/** Marks a device that counts instead of a missing actor: it may look like one. */
-const FALLBACK = "?";
-const KNOWN = "=";
 
-/** The results of one actor's requests. */
-class Notes {
-  readonly counts: Record<Part, number> = { passed: 0, waited: 0, refused: 0 };
-  readonly peak: WindowPeak;
+/** The results of one actor's requests. Most actors send few: what only others need is created later. */
+class ActorTally implements Counts {
+  requests = 0;
+  passed = 0;
+  waited = 0;
+  refused = 0;
+  #passedMs: number | undefined;
+  /** Undefined until two requests pass in one window. */
+  #peak: WindowPeak | undefined;
 
-  constructor(windowMs: number) {
-    this.peak = new WindowPeak(windowMs);
+  pass(atMs: number, windowMs: number): void {
+    const beforeMs = this.#passedMs;
+    this.#passedMs = atMs;
+    if (this.#peak === undefined && beforeMs !== undefined && atMs - beforeMs < windowMs) {
+      this.#peak = new WindowPeak(windowMs);
+      this.#peak.add(beforeMs);
+    }
+    this.#peak?.add(atMs);
   }
 
-  reset(): void {
-    Object.assign(this.counts, { passed: 0, waited: 0, refused: 0 });
-    this.peak.reset();
+  get mostInWindow(): number {
+    return this.#peak?.most ?? (this.#passedMs === undefined ? 0 : 1);
   }
 }
 
@@ -35,31 +41,32 @@ class RuleTally {
   readonly #counts = { requests: 0, passed: 0, waited: 0, refused: 0, refusedElsewhere: 0 };
   #waitSumMs = 0;
   #longestMs = 0;
-  #mostOfOneActor = 0;
   readonly #series = new TimeSeries();
   readonly #peak: WindowPeak;
-  readonly #actors: TopActors<Notes>;
+  readonly #actors = new Map<string, ActorTally>();
+  /** Devices that count instead of a missing actor: they may look like one. */
+  readonly #fallbacks = new Map<string, ActorTally>();
   readonly #isBuiltIn: boolean;
 
   constructor(rule: RequestRule) {
     this.#rule = rule;
     this.#isBuiltIn = BUILT_IN.includes(rule.actor);
     this.#peak = new WindowPeak(rule.periodMs);
-    this.#actors = new TopActors(() => new Notes(rule.periodMs));
   }
 
   add({ actor, allowed, decision }: Outcome, verdict: Verdict, atMs: number, own: Own): void {
     const counts = this.#counts;
     counts.requests += 1;
     const isFallback = !this.#isBuiltIn && !own[this.#rule.actor];
-    const notes = this.#actors.count(`${isFallback ? FALLBACK : KNOWN}${actor}`);
+    const tally = tallyOf(isFallback ? this.#fallbacks : this.#actors, actor);
+    tally.requests += 1;
     if (allowed && !verdict.allowed) {
       counts.refusedElsewhere += 1;
       return;
     }
     const part = partOf(allowed, decision.waitMs);
     counts[part] += 1;
-    notes.counts[part] += 1;
+    tally[part] += 1;
     this.#series.add(part, atMs);
     if (part === "waited") {
       this.#waitSumMs += decision.waitMs;
@@ -68,22 +75,23 @@ class RuleTally {
     if (!verdict.allowed) return;
     const passedMs = atMs + verdict.waitedMs;
     this.#peak.add(passedMs);
-    notes.peak.add(passedMs);
-    this.#mostOfOneActor = Math.max(this.#mostOfOneActor, notes.peak.most);
+    tally.pass(passedMs, this.#rule.periodMs);
   }
 
   /** @param spanMs the duration of the log */
   report(top: number, show: (actor: string) => string, spanMs: number): RuleReport {
     const { name, url, actor, algo, scope, mode, rpu, periodMs } = this.#rule;
     const { passed, waited, refused } = this.#counts;
-    const actors = this.#actors.top(actor === "all" ? 0 : top).map(
-      ({ actor, requests, surplus, notes }): ActorReport => ({
-        actor: show(actor.slice(1)),
-        isFallback: actor.startsWith(FALLBACK),
-        requests,
-        surplus,
-        ...notes.counts,
-        mostInWindow: notes.peak.most,
+    const busiest = [...this.#actors, ...this.#fallbacks].sort(
+      ([, one], [, other]) => other.requests - one.requests,
+    );
+    const listed = busiest.slice(0, actor === "all" ? 0 : top);
+    const actors = listed.map(
+      ([actor, tally]): ActorReport => ({
+        actor: show(actor),
+        isFallback: this.#fallbacks.get(actor) === tally,
+        ...countsOf(tally),
+        mostInWindow: tally.mostInWindow,
       }),
     );
     const points = this.#series.points();
@@ -97,11 +105,31 @@ class RuleTally {
       },
       wait: { meanMs: waited > 0 ? this.#waitSumMs / waited : 0, longestMs: this.#longestMs },
       mostInWindow: this.#peak.most,
-      mostOfOneActor: this.#mostOfOneActor,
+      mostOfOneActor: busiest.reduce(
+        (most, [, { mostInWindow }]) => Math.max(most, mostInWindow),
+        0,
+      ),
       actors,
       points,
     };
   }
+}
+
+function countsOf({ requests, passed, waited, refused }: Counts): Counts {
+  return { requests, passed, waited, refused };
+}
+
+function tallyOf(actors: Map<string, ActorTally>, actor: string): ActorTally {
+  const known = actors.get(actor);
+  if (known !== undefined) return known;
+  const tally = new ActorTally();
+  actors.set(copyOf(actor), tally);
+  return tally;
+}
+
+/** Copies a text: in V8 a part of a line keeps in memory everything that was read with the line. */
+function copyOf(text: string): string {
+  return ` ${text}`.slice(1);
 }
 
 function partOf(allowed: boolean, waitMs: number): Part {

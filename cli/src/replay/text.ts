@@ -80,7 +80,7 @@ function actorTable(rule: RuleReport, colors: Colors): string {
   ];
   const rows = rule.actors.map((one) => [
     `${one.actor === "" ? "(none)" : printable(one.actor).slice(0, 60)}${one.isFallback ? " (device)" : ""}`,
-    `${one.surplus > 0 ? "≤ " : ""}${number(one.requests)}`,
+    number(one.requests),
     number(one.passed),
     number(one.waited),
     one.refused > 0 ? colors.red(number(one.refused)) : "0",

@@ -1,49 +1,42 @@
-const STEPS = 100;
+/** Two instants that are a window apart may differ from it by this much when they are subtracted, ms. */
+const ROUNDING_MS = 0.001;
 
-/**
- * The most requests in any window, with a hundred numbers in memory. Time is cut into hundredths of
- * the window, and a hundred consecutive ones are added up. The result is never more than the most
- * of any window, and never less than the most of any interval that is a hundredth shorter.
- */
+/** Finds the most requests in any window, its beginning excluded. Memory holds the instants of one window. */
 export class WindowPeak {
   most = 0;
-  readonly #stepMs: number;
-  readonly #counts = new Uint32Array(STEPS);
-  #newest = -Infinity;
+  readonly #windowMs: number;
+  /** The instants of the latest window from `#from` on, and how many requests each has. */
+  #times: number[] = [];
+  #counts: number[] = [];
+  #from = 0;
   #sum = 0;
 
   constructor(windowMs: number) {
-    this.#stepMs = windowMs / STEPS;
+    this.#windowMs = windowMs - ROUNDING_MS;
   }
 
-  /** @param atMs not before the last one; an earlier time counts as now */
+  /** @param atMs not before the last one; an earlier time counts as the last one */
   add(atMs: number): void {
-    this.#moveTo(Math.floor(atMs / this.#stepMs));
-    const at = this.#newest % STEPS;
-    this.#counts[at] = (this.#counts[at] as number) + 1;
+    const last = this.#times.length - 1;
+    const newestMs = this.#times[last] ?? -Infinity;
+    if (atMs > newestMs) {
+      this.#times.push(atMs);
+      this.#counts.push(1);
+      this.#forget(atMs - this.#windowMs);
+    } else this.#counts[last] = (this.#counts[last] ?? 0) + 1;
     this.#sum += 1;
-    if (this.#sum > this.most) this.most = this.#sum;
+    this.most = Math.max(this.most, this.#sum);
   }
 
-  /** Resets to the initial state. */
-  reset(): void {
-    if (this.#sum > 0) this.#counts.fill(0);
-    this.#sum = 0;
-    this.#newest = -Infinity;
-    this.most = 0;
-  }
-
-  #moveTo(step: number): void {
-    if (step <= this.#newest) return;
-    if (step - this.#newest >= STEPS) {
-      if (this.#sum > 0) this.#counts.fill(0);
-      this.#sum = 0;
-    } else {
-      for (let i = this.#newest + 1; i <= step; i++) {
-        this.#sum -= this.#counts[i % STEPS] as number;
-        this.#counts[i % STEPS] = 0;
-      }
+  #forget(untilMs: number): void {
+    while ((this.#times[this.#from] ?? Infinity) <= untilMs) {
+      this.#sum -= this.#counts[this.#from] ?? 0;
+      this.#from += 1;
     }
-    this.#newest = step;
+    // each entry is moved once on average
+    if (2 * this.#from < this.#times.length) return;
+    this.#times = this.#times.slice(this.#from);
+    this.#counts = this.#counts.slice(this.#from);
+    this.#from = 0;
   }
 }

@@ -167,6 +167,33 @@ rules:
   ]);
 });
 
+test("many actors: each is counted exactly, with its worst window", async () => {
+  const text = rule("rpu: 3, algo: SL, mode: shadow").replace("all", "device");
+  // 3 000 actors once, and between them one that comes every 100 ms
+  const lines = Array.from({ length: 6000 }, (_, i) => {
+    const ip = i % 2 === 0 ? "192.0.2.1" : `10.0.${i >> 8}.${i & 255}`;
+    return [i * 50, { ip }] as const;
+  });
+  const { report } = await replayed(text, jsonl(lines), "--top", "9999");
+  const [{ actors, mostInWindow, mostOfOneActor }] = report.rules;
+  assert.is(actors.length, 3001);
+  const [{ requests, passed, refused, mostInWindow: worst }, ...others] = actors;
+  // a shadow rule refuses none
+  assert.equal([requests, passed + refused, worst], [3000, 3000, 10]);
+  assert.ok(
+    others.every((one: Json) => one.requests === 1 && one.passed === 1 && one.mostInWindow === 1),
+  );
+  assert.equal([mostInWindow, mostOfOneActor], [20, 10]);
+});
+
+test("an actor whose requests are a window apart: at most one in any window", async () => {
+  const text = rule("rpu: 1, algo: LB, burst: 5").replace("all", "device");
+  const { report } = await replayed(text, every(0, 5));
+  const [{ actors, mostOfOneActor }] = report.rules;
+  assert.equal([actors[0].passed, actors[0].waited], [1, 4]);
+  assert.equal([actors[0].mostInWindow, mostOfOneActor], [1, 1]);
+});
+
 test("--top and --hash", async () => {
   const text = rule("rpu: 1").replace("all", "device");
   const log = jsonl([[0], [1, { ip: "192.0.2.2" }], [2]]);
