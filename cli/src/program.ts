@@ -110,7 +110,7 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
     .argument("<rules>", "the file of rules")
     .argument("<log>", 'combined format or JSON lines, also as .gz; "-" is stdin')
     .option("--json", "the report as JSON")
-    .option("--html <file>", "also writes a report with plots to this file")
+    .option("--html <file>", "also writes a report with charts to this file")
     .option("--top <count>", "how many actors of each rule to list", wholeNumber(0, 9999), 10)
     .option(
       "--field <name=field>",

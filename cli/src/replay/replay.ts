@@ -10,17 +10,17 @@ import {
   sourceName,
   unreadable,
 } from "../io.ts";
+import { htmlReport } from "../report/html.ts";
+import type { Replayed } from "../report/report.ts";
+import { textReport } from "../report/text.ts";
 import { some } from "../words.ts";
-import { htmlReport } from "./html.ts";
 import { InOrder } from "./in-order.ts";
 import { readLines } from "./lines.ts";
 import { seemsForwarded } from "./log-client.ts";
 import { type Fields, LogEntry, readLine, type Unread } from "./log-entry.ts";
 import { zoneMinutesOf } from "./log-time.ts";
 import { Progress } from "./progress.ts";
-import type { Replayed } from "./report.ts";
 import { Simulation } from "./simulation.ts";
-import { textReport } from "./text.ts";
 
 export interface ReplayOptions {
   readonly json?: boolean;

@@ -1,8 +1,8 @@
 /** Counts the results of a replay, and creates the report. */
 import { createHmac } from "node:crypto";
 import type { Outcome, RequestRule, Verdict } from "smooth-limiter-gateway";
-import type { ActorReport, Counts, Report, RuleReport } from "./report.ts";
-import { type Part, TimeSeries } from "./time-series.ts";
+import type { ActorReport, Counts, Part, Report, RuleReport } from "../report/report.ts";
+import { TimeSeries } from "./time-series.ts";
 import { WindowPeak } from "./window-peak.ts";
 
 /** The values of actors that a line of the log has, by their names. */

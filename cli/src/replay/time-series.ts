@@ -1,22 +1,10 @@
+import type { Part, Points } from "../report/report.ts";
+
 /** Of how many seconds the counts are kept: a request that has waited is counted later than the next one. */
 const RECENT_SECONDS = 512;
 
 /** As many points as a screen shows. */
 const MOST_POINTS = 720;
-
-/** The parts that add up to all requests of a rule. */
-export type Part = "passed" | "waited" | "refused";
-
-/** Counts over time. */
-export interface Points {
-  /** The time that a point covers, ms. */
-  readonly stepMs: number;
-  /** Where the first point begins, Unix time, ms. */
-  readonly startMs: number;
-  readonly counts: Readonly<Record<Part, readonly number[]>>;
-  /** The most requests in one second of each point: what its mean hides. */
-  readonly peaks: readonly number[];
-}
 
 /**
  * Counts over time in bounded memory: when there would be too many points, two become one. At first

@@ -1,6 +1,19 @@
 /** The results of a replay: JSON contains exactly this, text and HTML format it. */
 import type { RequestRule } from "smooth-limiter-gateway";
-import type { Points } from "./time-series.ts";
+
+/** The parts that add up to all requests of a rule. */
+export type Part = "passed" | "waited" | "refused";
+
+/** Counts over time. */
+export interface Points {
+  /** The time that a point covers, ms. */
+  readonly stepMs: number;
+  /** Where the first point begins, Unix time, ms. */
+  readonly startMs: number;
+  readonly counts: Readonly<Record<Part, readonly number[]>>;
+  /** The most requests in one second of each point: what its mean hides. */
+  readonly peaks: readonly number[];
+}
 
 /** How many requests had which result. */
 export interface Counts {
