@@ -49,7 +49,7 @@ export function yAxis(width: number, low: number, top: number, bottom: number): 
   const y = round(yOf(high, top, bottom));
   const text = high < 10_000 ? high : `${round(high / 1000)}k`;
   return `<path class="chart-axis" d="M${LEFT} 4V${bottom}M${LEFT} ${y}H${width - RIGHT}"/>
-    <text x="${LEFT - 4}" y="${y + 4}" text-anchor="end">${text}</text>
+    <text x="${LEFT - 4}" y="${y}" dy="0.35em" text-anchor="end">${text}</text>
     <text x="${LEFT - 4}" y="${bottom}" text-anchor="end">${low}</text>`;
 }
 

@@ -45,7 +45,7 @@ em { color: var(--soft); }
 .chart-legend .chart-peak::before { content: "\\2500  "; }
 .chart-legend .chart-limit::before { content: "\\2504  "; color: var(--ink); }
 .chart { display: block; width: 100%; height: auto; }
-.chart text { fill: var(--soft); font-size: 11px; }
+.chart text { fill: var(--soft); font-size: 9px; }
 .chart path { fill: none; }
 .chart .chart-axis { stroke: var(--line); }
 .chart .chart-passed { fill: var(--passed); }
