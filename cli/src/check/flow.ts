@@ -50,9 +50,27 @@ export function isOutOfReach(rule: Rule, behind: Rule): boolean {
 }
 
 function isRequestOutOfReach(rule: RequestRule, behind: RequestRule): boolean {
-  const [own] = policiesOfRule(behind);
+  const [own] = quotasOf(behind);
   const flow = own && flowOf(own, behind.cost);
-  return flow !== undefined && policiesOfRule(rule).every((each) => bears(each, rule.cost, flow));
+  return flow !== undefined && quotasOf(rule).every((each) => bears(each, rule.cost, flow));
+}
+
+/** A policy, and the quota that its limiter reports; undefined where it lets nothing through. */
+interface RuleQuota extends RulePolicy {
+  readonly quota: { readonly limit: number; readonly windowMs: number } | undefined;
+}
+
+/** Those of each rule that was asked for: each is compared with many others. */
+const known = new WeakMap<RequestRule, readonly RuleQuota[]>();
+
+function quotasOf(rule: RequestRule): readonly RuleQuota[] {
+  const before = known.get(rule);
+  if (before !== undefined) return before;
+  const quotas = policiesOfRule(rule).map((own) => {
+    return { ...own, quota: own.policy && Limiter.create(own.policy).peek().policies.default };
+  });
+  known.set(rule, quotas);
+  return quotas;
 }
 
 /** Just after an instant, ms. */
@@ -86,10 +104,10 @@ function flowOf(own: RulePolicy, cost: number): Flow | undefined {
 }
 
 /** Whether every request of a flow passes at once. */
-function bears(own: RulePolicy, cost: number, flow: Flow): boolean {
-  const { numbers, policy } = own;
-  if (policy === undefined) return false;
-  const { limit, windowMs } = Limiter.create(policy).peek().policies.default;
+function bears(own: RuleQuota, cost: number, flow: Flow): boolean {
+  const { numbers, policy, quota } = own;
+  if (policy === undefined || quota === undefined) return false;
+  const { limit, windowMs } = quota;
   const room = limit / cost;
   switch (policy.algorithm.name) {
     case "gcra": {
