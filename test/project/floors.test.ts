@@ -219,7 +219,13 @@ floors("each room imports only from the floors below and from itself", () => {
 
 floors("no file imports a module of Node, except where its name or its purpose is Node's", () => {
   const builtIn = 'export * as name from "node:path";\n';
-  const files = ["src/queue/a.ts", "src/adapters/streams/index.ts", "gateway/src/hosts/fetch.ts"];
+  const files = [
+    "src/queue/a.ts",
+    "src/adapters/streams/index.ts",
+    "gateway/src/hosts/fetch.ts",
+    "gateway/src/rules/index.ts",
+    "cli/src/report/chart.ts",
+  ];
   const forNode = [
     "src/adapters/streams/node.ts",
     "cli/src/io.ts",

@@ -356,6 +356,8 @@ test("npx smooth-limiter runs where smooth-limiter-cli is installed", () => {
   const npx = (...args: string[]) => run(host, "npx", "--offline", "smooth-limiter", ...args);
   const { version } = manifest("smooth-limiter-cli");
   assert.is(npx("--version"), `${version}\n`);
+  // npx also takes the name of a package with one command
+  assert.is(run(host, "npx", "--offline", "smooth-limiter-cli", "--version"), `${version}\n`);
   const rule = "{ url: /, rules: [{ actor: device, unit: minute, rpu: 60 }] }";
   fs.writeFileSync(join(host, "rules.yaml"), rule);
   fs.writeFileSync(join(host, "log.jsonl"), '{"time":0,"url":"/"}');

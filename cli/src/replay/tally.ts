@@ -11,8 +11,8 @@ type Own = Readonly<Record<string, string | undefined>>;
 /** Actors that every line has. */
 const BUILT_IN = ["all", "device"];
 
-/** The results of one actor's requests. Most actors send few: what only others need is created later. */
-class ActorTally implements Counts {
+/** The results of requests. Most actors send few: what only others need is created later. */
+class Sums implements Counts {
   requests = 0;
   passed = 0;
   waited = 0;
@@ -38,73 +38,68 @@ class ActorTally implements Counts {
 
 class RuleTally {
   readonly #rule: RequestRule;
-  readonly #counts = { requests: 0, passed: 0, waited: 0, refused: 0, refusedElsewhere: 0 };
+  readonly #all = new Sums();
+  #refusedElsewhere = 0;
   #waitSumMs = 0;
   #longestMs = 0;
   readonly #series = new TimeSeries();
-  readonly #peak: WindowPeak;
-  readonly #actors = new Map<string, ActorTally>();
+  readonly #actors = new Map<string, Sums>();
   /** Devices that count instead of a missing actor: they may look like one. */
-  readonly #fallbacks = new Map<string, ActorTally>();
+  readonly #fallbacks = new Map<string, Sums>();
   readonly #isBuiltIn: boolean;
 
   constructor(rule: RequestRule) {
     this.#rule = rule;
     this.#isBuiltIn = BUILT_IN.includes(rule.actor);
-    this.#peak = new WindowPeak(rule.periodMs);
   }
 
   add({ actor, allowed, decision }: Outcome, verdict: Verdict, atMs: number, own: Own): void {
-    const counts = this.#counts;
-    counts.requests += 1;
     const isFallback = !this.#isBuiltIn && !own[this.#rule.actor];
-    const tally = tallyOf(isFallback ? this.#fallbacks : this.#actors, actor);
-    tally.requests += 1;
+    const both = [this.#all, sumsOf(isFallback ? this.#fallbacks : this.#actors, actor)];
+    for (const sums of both) sums.requests += 1;
     if (allowed && !verdict.allowed) {
-      counts.refusedElsewhere += 1;
+      this.#refusedElsewhere += 1;
       return;
     }
     const part = partOf(allowed, decision.waitMs);
-    counts[part] += 1;
-    tally[part] += 1;
+    for (const sums of both) sums[part] += 1;
     this.#series.add(part, atMs);
     if (part === "waited") {
       this.#waitSumMs += decision.waitMs;
       this.#longestMs = Math.max(this.#longestMs, decision.waitMs);
     }
     if (!verdict.allowed) return;
-    const passedMs = atMs + verdict.waitedMs;
-    this.#peak.add(passedMs);
-    tally.pass(passedMs, this.#rule.periodMs);
+    for (const sums of both) sums.pass(atMs + verdict.waitedMs, this.#rule.periodMs);
   }
 
   /** @param spanMs the duration of the log */
   report(top: number, show: (actor: string) => string, spanMs: number): RuleReport {
     const { name, url, actor, algo, scope, mode, rpu, periodMs } = this.#rule;
-    const { passed, waited, refused } = this.#counts;
+    const { passed, waited, refused, mostInWindow } = this.#all;
     const busiest = [...this.#actors, ...this.#fallbacks].sort(
       ([, one], [, other]) => other.requests - one.requests,
     );
     const listed = busiest.slice(0, actor === "all" ? 0 : top);
     const actors = listed.map(
-      ([actor, tally]): ActorReport => ({
+      ([actor, sums]): ActorReport => ({
         actor: show(actor),
-        isFallback: this.#fallbacks.get(actor) === tally,
-        ...countsOf(tally),
-        mostInWindow: tally.mostInWindow,
+        isFallback: this.#fallbacks.get(actor) === sums,
+        ...countsOf(sums),
+        mostInWindow: sums.mostInWindow,
       }),
     );
     const points = this.#series.points();
     return {
       ...{ name, url, actor, algo, scope, mode, rpu, periodMs },
-      ...this.#counts,
+      ...countsOf(this.#all),
+      refusedElsewhere: this.#refusedElsewhere,
       perSecond: {
         // a log may have only one instant
         mean: ((passed + waited + refused) * 1000) / Math.max(1000, spanMs),
         peak: Math.max(0, ...points.peaks),
       },
       wait: { meanMs: waited > 0 ? this.#waitSumMs / waited : 0, longestMs: this.#longestMs },
-      mostInWindow: this.#peak.most,
+      mostInWindow,
       mostOfOneActor: busiest.reduce(
         (most, [, { mostInWindow }]) => Math.max(most, mostInWindow),
         0,
@@ -119,12 +114,12 @@ function countsOf({ requests, passed, waited, refused }: Counts): Counts {
   return { requests, passed, waited, refused };
 }
 
-function tallyOf(actors: Map<string, ActorTally>, actor: string): ActorTally {
+function sumsOf(actors: Map<string, Sums>, actor: string): Sums {
   const known = actors.get(actor);
   if (known !== undefined) return known;
-  const tally = new ActorTally();
-  actors.set(copyOf(actor), tally);
-  return tally;
+  const sums = new Sums();
+  actors.set(copyOf(actor), sums);
+  return sums;
 }
 
 /** Copies a text: in V8 a part of a line keeps in memory everything that was read with the line. */

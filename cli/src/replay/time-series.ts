@@ -6,39 +6,46 @@ const RECENT_SECONDS = 512;
 /** As many points as a screen shows. */
 const MOST_POINTS = 720;
 
+/** The counts of a step, and the most of one second in it. */
+type Point = Record<Part | "peak", number>;
+
 /**
  * Counts over time in bounded memory: when there would be too many points, two become one. At first
  * a point covers one second.
  */
 export class TimeSeries {
-  #stepMs: number;
+  #stepMs = 1000;
   #start = Number.NaN;
-  /** By the part; "peak" is the most of one second. */
-  readonly #series: Record<Part | "peak", number[]> = {
-    passed: [],
-    waited: [],
-    refused: [],
-    peak: [],
-  };
+  #points: Point[] = [];
   /** The counts of the last seconds with requests. */
   readonly #seconds = new Map<number, number>();
 
-  constructor(stepMs = 1000) {
-    this.#stepMs = stepMs;
+  add(part: Part, atMs: number): void {
+    if (Number.isNaN(this.#start)) this.#start = Math.floor(atMs / this.#stepMs);
+    while (this.#indexOf(atMs) >= MOST_POINTS) this.#halve();
+    const point = this.#pointAt(Math.max(0, this.#indexOf(atMs)));
+    point[part] += 1;
+    point.peak = Math.max(point.peak, this.#inSecond(Math.floor(atMs / 1000)));
   }
 
-  add(part: Part, atMs: number): void {
-    let at = Math.floor(atMs / this.#stepMs);
-    if (Number.isNaN(this.#start)) this.#start = at;
-    while (at - this.#start >= MOST_POINTS) {
-      this.#halve();
-      at = Math.floor(atMs / this.#stepMs);
-    }
-    const index = Math.max(0, at - this.#start);
-    const { [part]: counts, peak } = this.#series;
-    while (counts.length <= index) counts.push(0);
-    counts[index] = (counts[index] as number) + 1;
-    peak[index] = Math.max(peak[index] ?? 0, this.#inSecond(Math.floor(atMs / 1000)));
+  points(): Points {
+    const of = (part: keyof Point) => this.#points.map((point) => point[part]);
+    return {
+      stepMs: this.#stepMs,
+      startMs: (this.#start || 0) * this.#stepMs,
+      counts: { passed: of("passed"), waited: of("waited"), refused: of("refused") },
+      peaks: of("peak"),
+    };
+  }
+
+  #indexOf(atMs: number): number {
+    return Math.floor(atMs / this.#stepMs) - this.#start;
+  }
+
+  #pointAt(index: number): Point {
+    const points = this.#points;
+    while (points.length <= index) points.push({ passed: 0, waited: 0, refused: 0, peak: 0 });
+    return points[index] as Point;
   }
 
   /** @returns how many requests there were in a second, this one included */
@@ -46,34 +53,23 @@ export class TimeSeries {
     const count = (this.#seconds.get(second) ?? 0) + 1;
     this.#seconds.set(second, count);
     if (this.#seconds.size > RECENT_SECONDS) {
-      for (const oldest of this.#seconds.keys()) {
-        this.#seconds.delete(oldest);
-        break;
-      }
+      const [oldest = second] = this.#seconds.keys();
+      this.#seconds.delete(oldest);
     }
     return count;
   }
 
-  points(): Points {
-    const { passed, waited, refused, peak } = this.#series;
-    const full = (series: readonly number[]) => Array.from(peak, (_, i) => series[i] ?? 0);
-    const startMs = (Number.isNaN(this.#start) ? 0 : this.#start) * this.#stepMs;
-    const counts = { passed: full(passed), waited: full(waited), refused: full(refused) };
-    return { stepMs: this.#stepMs, startMs, counts, peaks: full(peak) };
-  }
-
   #halve(): void {
-    const start = Math.floor(this.#start / 2);
-    for (const [name, series] of Object.entries(this.#series)) {
-      const join = name === "peak" ? Math.max : (one: number, other: number) => one + other;
-      const merged: number[] = [];
-      for (const [i, count = 0] of series.entries()) {
-        const at = Math.floor((this.#start + i) / 2) - start;
-        merged[at] = join(merged[at] ?? 0, count);
-      }
-      this.#series[name as Part] = merged;
-    }
-    this.#start = start;
+    const [start, points] = [this.#start, this.#points];
     this.#stepMs *= 2;
+    this.#start = Math.floor(start / 2);
+    this.#points = [];
+    for (const [i, { passed, waited, refused, peak }] of points.entries()) {
+      const merged = this.#pointAt(Math.floor((start + i) / 2) - this.#start);
+      merged.passed += passed;
+      merged.waited += waited;
+      merged.refused += refused;
+      merged.peak = Math.max(merged.peak, peak);
+    }
   }
 }
