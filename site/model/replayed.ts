@@ -6,6 +6,11 @@ const COUNTS = ["requests", "passed", "waited", "refused"];
 const NOT_A_REPORT =
   "This JSON is neither an access log, with a request in each line, nor a report that `smooth-limiter replay --json` wrote";
 
+/** The largest offset of a time zone, minutes. */
+const FARTHEST_ZONE = 14 * 60;
+/** The end of the year 9999, Unix time in ms: the last one that can be shown. */
+const LATEST_MS = 253_402_300_799_999;
+
 /**
  * Reads a report of a replay.
  *
@@ -21,7 +26,7 @@ export function readReplayed(text: string): Replayed | undefined {
   const { rules, firstMs, lastMs } = fieldsOf(report);
   check("report.rules", Array.isArray(rules));
   check("log", typeof log === "string" && typeof rulesFrom === "string");
-  check("zoneMinutes", isNumber(zoneMinutes));
+  check("zoneMinutes", isNumber(zoneMinutes) && Math.abs(zoneMinutes) <= FARTHEST_ZONE);
   check("report.firstMs", isNumber(firstMs) && isNumber(lastMs));
   checkCounts("report", report);
   for (const [i, rule] of (rules as readonly unknown[]).entries()) {
@@ -42,6 +47,8 @@ function checkRule(path: string, rule: unknown): void {
   checkCounts(path, rule);
   const { stepMs, startMs, counts, peaks } = fieldsOf(points);
   check(`${path}.points`, isNumber(stepMs) && stepMs > 0 && isNumber(startMs) && isNumbers(peaks));
+  const endMs = Number(startMs) + Number(stepMs) * (peaks as readonly unknown[]).length;
+  check(`${path}.points.startMs between 1970 and 9999`, Number(startMs) >= 0 && endMs <= LATEST_MS);
   const lists = fieldsOf(counts);
   check(
     `${path}.points.counts`,

@@ -65,6 +65,12 @@ test("other JSON is refused with what it lacks", async () => {
     refusal({ ...report, report: { ...report.report, passed: null } }),
     "no report.passed.",
   );
+  const late = { ...first, points: { ...first.points, startMs: 8.64e15 } };
+  assert.match(
+    refusal({ ...report, report: { ...report.report, rules: [late] } }),
+    "it has no report.rules[0].points.startMs between 1970 and 9999.",
+  );
+  assert.match(refusal({ ...report, zoneMinutes: 1e9 }), "it has no zoneMinutes.");
   assert.is(refusal(report), "");
 });
 
