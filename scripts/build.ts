@@ -2,7 +2,7 @@
 // tsconfig.build.json and the "exports" of its package.json.
 //
 //   dist/**/*.js               the ES modules, one for each source: bundlers leave out what is not used
-//   dist/cjs/**/*.js           CommonJS: one file for each entry, and one for code that several entries share. Node loads
+//   dist/cjs/**/*.js           CommonJS, of packages with entries: one file for each entry, and one for code that several entries share. Node loads
 //                              these for `import`, too: few files load in a third of the time, and there is one copy
 //   dist/**/*.js.map           for stack traces: the line of src that code is from (src itself would double the package)
 //   dist/lua/*.cjs             the Lua of both builds: one file for each constant of lua.gen.ts
@@ -49,8 +49,11 @@ for (const folder of process.argv.slice(2)) {
   });
   if (status !== 0) process.exit(1);
   for (const file of list("dist", ".gen.js")) shareConstants(file);
-  await buildCommonJs(entries);
-  moveTypes(entries);
+  // a package without entries is a program, which nobody imports
+  if (entries.length > 0) {
+    await buildCommonJs(entries);
+    moveTypes(entries);
+  } else for (const file of list("dist", ".d.ts")) rmSync(file);
   const modules = list("dist", ".js").map((file) => readFileSync(file, "utf8"));
   const kept = new RegExp(
     `^(?:${modules.flatMap((text) => text.match(FUNCTION) ?? []).join("|")})$`,

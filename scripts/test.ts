@@ -1,7 +1,7 @@
 // Runs test files as uvu's own command would, but also fails where that command stays silent or hangs. Without
 // words, several processes share the test files (scripts/shards.ts), and each file's result is printed as it ends.
 //
-//   npm test                          every *.test.ts below test, gateway/test and site/test
+//   npm test                          every *.test.ts below test, gateway/test, cli/test and site/test
 //   npm test -- smooth clock          the files whose path contains one of the words
 //   npm test -- --grep "a cancelled"  the tests whose title contains that text
 //   npm run test:soak                 every *.soak.ts there
@@ -27,7 +27,8 @@ const limitMs = (soak ? 1440 : 420) * 1000;
 
 const filesOf = (folder: string) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" }).map((file) => join(folder, file));
-const files = [...filesOf("test"), ...filesOf("gateway/test"), ...filesOf("site/test")]
+const files = ["test", "gateway/test", "cli/test", "site/test"]
+  .flatMap(filesOf)
   .filter((file) => file.endsWith(suffix))
   .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
   .sort();
@@ -98,9 +99,9 @@ if (complaints.length > 0) process.exitCode = 1;
 
 // Under c8, a source that no test loads must count as uncovered, so it is loaded here.
 if (process.env.NODE_V8_COVERAGE && (shard ?? "0") === "0") {
-  for (const file of [...filesOf("src"), ...filesOf("gateway/src")]) {
+  for (const file of ["src", "gateway/src", "cli/src"].flatMap(filesOf)) {
     // this one is a program: loading it would run it
-    if (file === join("gateway", "src", "cli", "index.ts")) continue;
+    if (file === join("cli", "src", "index.ts")) continue;
     if (file.endsWith(".ts")) await import(pathToFileURL(file).href);
   }
 }

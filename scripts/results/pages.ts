@@ -10,6 +10,8 @@ const pagesOf = (folder: string) =>
 export const PAGES = [
   "README.md",
   "gateway/README.md",
+  "cli/README.md",
   ...pagesOf("docs"),
   ...pagesOf("gateway/docs"),
+  ...pagesOf("cli/docs"),
 ];

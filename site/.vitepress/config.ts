@@ -26,7 +26,7 @@ export default defineConfig({
   base: process.env.SITE_BASE ?? "/",
   srcDir: "..",
   // every other Markdown file of the repository is a page
-  srcExclude: ["test/**", "gateway/test/**", "coverage/**", "site/*.md"],
+  srcExclude: ["test/**", "gateway/test/**", "cli/test/**", "coverage/**", "site/*.md"],
   rewrites: {
     "README.md": "index.md",
     "site/pages/:page*": ":page*",
@@ -61,6 +61,7 @@ export default defineConfig({
         ],
       },
       { text: "Gateway", items: [...pages("gateway"), ...pages("gateway/docs")] },
+      { text: "Command line", items: [...pages("cli"), ...pages("cli/docs")] },
       {
         text: "The project",
         items: [

@@ -3,8 +3,8 @@
  * Such links are absolute, because each package is installed by itself. Undefined for other links.
  */
 export function packageLink(href: string): string | undefined {
-  const [, gateway, file] =
-    /^https:\/\/unpkg\.com\/smooth-limiter(-gateway)?\/(.+)$/.exec(href) ?? [];
+  const [, folder, file] =
+    /^https:\/\/unpkg\.com\/smooth-limiter(?:-(gateway|cli))?\/(.+)$/.exec(href) ?? [];
   if (file === undefined) return undefined;
-  return gateway === undefined ? file : `gateway/${file}`;
+  return folder === undefined ? file : `${folder}/${file}`;
 }

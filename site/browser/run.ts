@@ -285,6 +285,32 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
         await page.locator(".pg-summary", { hasText: "50 arrived" }).waitFor();
       });
     },
+  "a report of replay --json shows its charts, and other JSON what it lacks": async () => {
+    await onPage({}, async (page) => {
+      await ready(page, `${PLAYGROUND}?traffic=log&algorithm=gcra`);
+      const counts = { requests: 3, passed: 2, waited: 0, refused: 1 };
+      const points = { stepMs: 1000, startMs: 1.7e12, peaks: [3] };
+      const parts = { passed: [2], waited: [0], refused: [1] };
+      const rule = { ...counts, name: "all <b>", actor: "all", rpu: 2, periodMs: 1000 };
+      const rules = [{ ...rule, points: { ...points, counts: parts } }];
+      const report = { ...counts, firstMs: 1.7e12, lastMs: 1.7e12, rules };
+      const replayed = { log: "a.log", rulesFrom: "r.yaml", zoneMinutes: 0, report };
+      const choose = (value: unknown) =>
+        page.locator("#pg-log").setInputFiles({
+          name: "report.json",
+          mimeType: "application/json",
+          buffer: Buffer.from(JSON.stringify(value, null, 2)),
+        });
+      await choose(replayed);
+      await page.locator(".pg-summary", { hasText: "a.log by r.yaml: 3 requests" }).waitFor();
+      await page.locator("figcaption", { hasText: "all <b>: 3 requests" }).waitFor();
+      await page.locator("svg.chart .chart-refused").waitFor();
+      await page.locator(".pg-code").waitFor({ state: "hidden" });
+      await choose({ findings: [] });
+      await page.locator(".pg-note", { hasText: "it has no report.rules" }).waitFor();
+      await page.locator(".pg-code").waitFor();
+    });
+  },
   "an access log is replayed, and is not in the URL": async () => {
     await onPage({}, async (page) => {
       await ready(page, `${PLAYGROUND}?traffic=log&algorithm=fixedWindow&limit=1`);
@@ -440,7 +466,7 @@ async function picturesOf(page: Page): Promise<{ src: string; scale: number }[]>
 async function ready(page: Page, path: string): Promise<void> {
   await page.goto(site.origin + path, { waitUntil: "load" });
   await page.locator("h1").first().waitFor();
-  if (path.startsWith(PLAYGROUND)) await page.locator("svg.pg-chart").first().waitFor();
+  if (path.startsWith(PLAYGROUND)) await page.locator("svg.chart").first().waitFor();
 }
 
 /** The playground's table of all calls. */

@@ -26,7 +26,7 @@ export interface LogTraffic {
 
 /**
  * Reads a log. The first request is at 0 ms. Most logs have no fractions: the requests of such a second are
- * spread over it, as `smooth-limiter-gateway replay` does. The callers with the most lines have colours of their own.
+ * spread over it, as `smooth-limiter replay` does. The callers with the most lines have colours of their own.
  */
 export function readAccessLog(text: string): LogTraffic {
   const lines = text.split(/\r?\n/).filter((line) => line.trim() !== "");

@@ -3,7 +3,7 @@ import { transformSync } from "esbuild";
 import * as limiters from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
-import { cli, inFolder } from "../../gateway/test/support/cli/run.ts";
+import { cli, inFolder } from "../../cli/test/support/run.ts";
 import { suite } from "../../test/support/suite.ts";
 import { readAccessLog } from "../model/access-log.ts";
 import {

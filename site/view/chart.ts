@@ -1,11 +1,19 @@
 // Draws series as SVG. All charts of a width share one time axis.
 
+import {
+  xOf as at,
+  LEFT,
+  RIGHT,
+  round,
+  svg as shared,
+  steps,
+  xAxis,
+  yAxis,
+  yOf,
+} from "../../cli/src/report/chart.ts";
 import { algorithmOf, warmingUp, warmUpIntervalMs } from "../model/algorithms.ts";
 import { boundAt, type Call, type Series, tenantsOf } from "../model/simulate.ts";
-import { escaped } from "./escaped.ts";
 
-const LEFT = 52;
-const RIGHT = 10;
 const COLOURS = 6;
 
 /** The caller's class of colours: the same in every chart. */
@@ -15,7 +23,7 @@ export function colourOf(calls: readonly Call[], tenant: string): string {
 
 /** The x of an instant. */
 export function xOf(width: number, seconds: number, atMs: number): number {
-  return LEFT + Math.min(1, atMs / (seconds * 1000)) * (width - LEFT - RIGHT);
+  return at(width, seconds * 1000, atMs);
 }
 
 /** Three rows: when calls arrived, when they were granted, and when they were refused; slanted lines are waits. */
@@ -49,12 +57,12 @@ export function drawCalls(
 export function drawSums(series: Series, other: Series | undefined, width: number): string {
   const { calls, seconds, permits } = series;
   const end = seconds * 1000;
-  const arrived = steps(
+  const arrived = sumsOf(
     calls.map(({ atMs }) => atMs),
     permits,
   );
-  const went = steps(startsOf(calls), permits);
-  const beside = other === undefined ? [] : steps(startsOf(other.calls), permits);
+  const went = sumsOf(startsOf(calls), permits);
+  const beside = other === undefined ? [] : sumsOf(startsOf(other.calls), permits);
   const bound = Array.from({ length: 201 }, (_, i): Point => {
     const atMs = (end * i) / 200;
     return [atMs, boundAt(series, atMs)];
@@ -130,7 +138,7 @@ export function drawShares(series: Series, other: Series | undefined, width: num
     tenantsOf(calls).map((tenant) => {
       const own = run.calls.filter((call) => call.tenant === tenant);
       const kind = run === series ? "pg-share" : "pg-share pg-beside";
-      const points = steps(startsOf(own), run.permits);
+      const points = sumsOf(startsOf(own), run.permits);
       return { name: `${kind} ${colourOf(calls, tenant)}`, points };
     }),
   );
@@ -173,7 +181,7 @@ function startsOf(calls: readonly Call[]): number[] {
     .sort((a, b) => a - b);
 }
 
-function steps(instants: readonly number[], permits: number): Point[] {
+function sumsOf(instants: readonly number[], permits: number): Point[] {
   return instants.map((atMs, i) => [atMs, (i + 1) * permits]);
 }
 
@@ -186,39 +194,25 @@ function line(
   seconds: number,
   bottom: number,
 ): string {
-  const path = points.map(
-    ([ms, sum]) => `H${round(xOf(width, seconds, ms))}V${round(yOf(sum, top, bottom))}`,
+  const spots = points.map(
+    ([ms, sum]) => [xOf(width, seconds, ms), yOf(sum, top, bottom)] as const,
   );
-  return `M${LEFT} ${bottom}${path.join("")}H${round(xOf(width, seconds, end))}`;
-}
-
-function yOf(value: number, top: number, bottom: number): number {
-  return bottom - (Math.min(value, top) / top) * (bottom - 8);
-}
-
-function yAxis(width: number, low: number, top: number, bottom: number): string {
-  const high = top >= 10 ? Math.floor(top) : Number(top.toPrecision(2));
-  const y = round(yOf(high, top, bottom));
-  return `<path class="pg-axis" d="M${LEFT} 4V${bottom}M${LEFT} ${y}H${width - RIGHT}"/>
-    <text x="${LEFT - 4}" y="${y + 4}" text-anchor="end">${high}</text>
-    <text x="${LEFT - 4}" y="${bottom}" text-anchor="end">${low}</text>`;
+  return `M${LEFT} ${bottom}${steps(spots)}H${round(xOf(width, seconds, end))}`;
 }
 
 function axis(width: number, seconds: number, y: number): string {
   const most = Math.floor(width / 60);
   const every = [1, 2, 5, 10, 20].find((step) => seconds / step <= most) ?? 30;
   const marks = Array.from({ length: Math.floor(seconds / every) + 1 }, (_, i) => {
-    const x = round(xOf(width, seconds, i * every * 1000));
-    const anchor = i === 0 ? "start" : x > width - 20 ? "end" : "middle";
-    return `<path class="pg-axis" d="M${x} ${y}v4"/><text x="${x}" y="${y + 17}" text-anchor="${anchor}">${i * every} s</text>`;
+    return [xOf(width, seconds, i * every * 1000), `${i * every} s`] as const;
   });
-  return `<path class="pg-axis" d="M${LEFT} ${y}H${width - RIGHT}"/>${marks.join("")}`;
+  return xAxis(width, y, marks);
 }
 
+/** With a cursor, which the view moves. */
 function svg(width: number, height: number, label: string, parts: readonly string[]): string {
-  return `<svg class="pg-chart" role="img" aria-label="${escaped(label)}" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}">${parts.join("")}<path class="pg-cursor" d="M-9 0V${height - 22}"/></svg>`;
-}
-
-function round(value: number): number {
-  return Math.round(value * 10) / 10;
+  return shared(width, height, label, [
+    ...parts,
+    `<path class="pg-cursor" d="M-9 0V${height - 22}"/>`,
+  ]);
 }

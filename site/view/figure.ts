@@ -1,9 +1,10 @@
 // A figure of the docs: what the library does, drawn as it goes on, with something to choose.
 
+import { escaped } from "../../cli/src/report/chart.ts";
 import { FIGURES, type Lane } from "../model/figures.ts";
 import { drawCalls, xOf } from "./chart.ts";
 import { button, choice, make } from "./dom.ts";
-import { escaped } from "./escaped.ts";
+
 import { legend } from "./legend.ts";
 
 /** The longest time that it moves by itself, ms. */

@@ -1,5 +1,7 @@
 // The playground: what the user chooses, and what it makes of the charts, the code and the URL.
 
+import { drawRule, escaped } from "../../cli/src/report/chart.ts";
+import type { Replayed } from "../../cli/src/report/report.ts";
 import { readAccessLog } from "../model/access-log.ts";
 import {
   ALGORITHM_NAMES,
@@ -10,6 +12,7 @@ import {
   sameOnSliders,
 } from "../model/algorithms.ts";
 import { toPolicy, toTypeScript, toYaml } from "../model/code.ts";
+import { readReplayed, sumsOf } from "../model/replayed.ts";
 import {
   COMMON,
   type Comparison,
@@ -61,6 +64,8 @@ class Playground {
   #settings: Settings = fromQuery(location.search);
   #series: Series | undefined;
   #other: Series | undefined;
+  /** The report of a replay that is shown in place of a simulation. */
+  #replayed: Replayed | undefined;
   #atMs = Infinity;
   #isStale = false;
   #isSimulating = false;
@@ -104,7 +109,7 @@ class Playground {
         make(
           "p",
           {},
-          "Choose a limiter and its traffic. The library itself runs in this page, in virtual time, so you see the result at once. To replay an access log, drop it on the page.",
+          "Choose a limiter and its traffic. The library itself runs in this page, in virtual time, so you see the result at once. To replay an access log, drop it on the page; a report of `smooth-limiter replay --json` opens here, too.",
         ),
         make("div", { class: "pg-columns" }, this.#controls, this.#results),
       ),
@@ -262,11 +267,19 @@ class Playground {
 
   async #readLog(file: File): Promise<void> {
     const text = await file.slice(0, LONGEST_LOG).text();
-    const { arrivals, firstMs, seconds, skipped } = readAccessLog(text);
+    let problem = "";
+    try {
+      const replayed = readReplayed(text);
+      if (replayed !== undefined) return this.#showReplayed(replayed, file.name);
+    } catch (error) {
+      problem = (error as Error).message;
+    }
+    const { arrivals, firstMs, seconds, skipped } = readAccessLog(problem === "" ? text : "");
     const found =
-      arrivals.length === 0
+      problem ||
+      (arrivals.length === 0
         ? "No line of this file has a time that can be read."
-        : `${arrivals.length} requests in ${seconds} s, ${skipped} lines without a time.`;
+        : `${arrivals.length} requests in ${seconds} s, ${skipped} lines without a time.`);
     const rest = file.size > LONGEST_LOG ? ` Only the first ${LONGEST_LOG / 1e6} MB are read.` : "";
     this.#note = `${file.name}: ${found}${rest}`;
     const shown = Math.min(60, Math.max(2, seconds));
@@ -275,10 +288,22 @@ class Playground {
     this.#change({ ...this.#settings, ...log, traffic: "log", common });
   }
 
+  /** Shows the report of a replay, until something else is chosen. */
+  #showReplayed(replayed: Replayed, file: string): void {
+    this.#live?.abort();
+    this.#leaveLive();
+    this.#replayed = replayed;
+    this.#note = `${file}: the report of a replay, until you choose something else.`;
+    this.#showControls();
+    this.#summary.textContent = `${replayed.log} by ${replayed.rulesFrom}: ${sumsOf(replayed.report)}`;
+    this.#draw();
+  }
+
   /** Shows what is chosen now: its code, its URL and what happens. */
   #update(): void {
     this.#live?.abort();
     this.#leaveLive();
+    this.#replayed = undefined;
     clearTimeout(this.#urlTimer);
     this.#urlTimer = setTimeout(() => {
       history.replaceState(history.state, "", `?${toQuery(this.#settings)}`);
@@ -333,8 +358,20 @@ class Playground {
 
   #draw(): void {
     const series = this.#series;
-    if (series === undefined) return;
     const width = Math.max(280, Math.floor(this.#charts.clientWidth));
+    const replayed = this.#replayed;
+    this.#results.classList.toggle("pg-replayed", replayed !== undefined);
+    if (replayed !== undefined) {
+      this.#charts.innerHTML = replayed.report.rules
+        .map((rule) => {
+          const title = escaped(`${rule.name}: ${sumsOf(rule)}`);
+          const chart = drawRule(rule, replayed.zoneMinutes, width);
+          return `<figure><figcaption>${title}</figcaption>${chart}</figure>`;
+        })
+        .join("");
+      return;
+    }
+    if (series === undefined) return;
     const { algorithm, calls, seconds } = series;
     const tenants = tenantsOf(calls);
     const other = this.#other;
@@ -381,7 +418,7 @@ class Playground {
   /** Moves the cursor, and says in words what happened until then. */
   #showMoment(): void {
     const series = this.#series;
-    if (series === undefined) return;
+    if (series === undefined || this.#replayed !== undefined) return;
     const width = Math.max(280, Math.floor(this.#charts.clientWidth));
     const atMs = Math.min(this.#atMs, series.seconds * 1000);
     const x = xOf(width, series.seconds, atMs);

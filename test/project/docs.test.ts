@@ -24,7 +24,7 @@ for (const [folder, end] of [
 
 indexes.run();
 
-const docs = ["docs", "gateway/docs"].flatMap((folder) =>
+const docs = ["docs", "gateway/docs", "cli/docs"].flatMap((folder) =>
   filesOf(folder, ".md").map((name) => join(folder, name)),
 );
 
@@ -44,7 +44,7 @@ form.run();
 
 const links = suite("links");
 
-for (const page of ["README.md", "docs/README.md", "gateway/README.md", ...docs]) {
+for (const page of ["README.md", "docs/README.md", "gateway/README.md", "cli/README.md", ...docs]) {
   links(
     `${page} links to the pages that it names, by a title and not by the name of a file`,
     () => {
@@ -66,6 +66,7 @@ testPages("pages", [
   "SECURITY.md",
   "bench/RESULTS.md",
   "gateway/README.md",
+  "cli/README.md",
   "docs/README.md",
   "examples/README.md",
   ...docs,

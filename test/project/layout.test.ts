@@ -12,7 +12,7 @@ const layout = suite("the layout of test");
 
 const isTest = (file: string) => /\.(test|soak|suite)\.ts$/.test(file);
 
-for (const folder of ["test", "gateway/test"]) {
+for (const folder of ["test", "gateway/test", "cli/test"]) {
   const files = readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map(({ parentPath, name }) => join(parentPath, name));

@@ -16,10 +16,18 @@ const consumer = join(scratch, "consumer");
 const host = join(scratch, "host");
 
 /** The files of each package after packing. */
-const packed = { "smooth-limiter": [] as string[], "smooth-limiter-gateway": [] as string[] };
+const packed = {
+  "smooth-limiter": [] as string[],
+  "smooth-limiter-gateway": [] as string[],
+  "smooth-limiter-cli": [] as string[],
+};
 /** How large the core is once it is installed, bytes. */
 let installedBytes = 0;
-const folders = { "smooth-limiter": ".", "smooth-limiter-gateway": "gateway" } as const;
+const folders = {
+  "smooth-limiter": ".",
+  "smooth-limiter-gateway": "gateway",
+  "smooth-limiter-cli": "cli",
+} as const;
 type Name = keyof typeof packed;
 const names = Object.keys(packed) as Name[];
 
@@ -54,18 +62,21 @@ function installCore(folder: string, tarball: string): void {
 }
 
 /** Installs like npm, but without a network. */
-function installGateway(folder: string, tarball: string): void {
+function install(folder: string, name: Name, tarball: string): void {
   const modules = join(folder, "node_modules");
-  const installed = join(modules, "smooth-limiter-gateway");
-  const { bin, dependencies } = manifest("smooth-limiter-gateway");
+  const installed = join(modules, name);
+  const { bin = {}, dependencies } = manifest(name);
   fs.mkdirSync(installed);
   run(project, "tar", "-xzf", tarball, "-C", installed, "--strip-components=1");
-  for (const name of Object.keys(dependencies)) {
-    if (name !== "smooth-limiter") link(resolve("node_modules", name), join(modules, name));
+  for (const other of Object.keys(dependencies)) {
+    const path = join(modules, other);
+    if (!names.includes(other as Name) && !fs.existsSync(path)) {
+      link(resolve("node_modules", other), path);
+    }
   }
-  for (const [name, file] of Object.entries<string>(bin)) {
+  for (const [command, file] of Object.entries<string>(bin)) {
     fs.chmodSync(join(installed, file), 0o755);
-    link(join(installed, file), join(modules, ".bin", name));
+    link(join(installed, file), join(modules, ".bin", command));
   }
 }
 
@@ -81,13 +92,15 @@ test.before(() => {
   }
   run(project, "npm", "run", "build");
   const [core, gateway] = [pack("smooth-limiter"), pack("smooth-limiter-gateway")];
+  const cli = pack("smooth-limiter-cli");
 
   fs.cpSync("test/fixtures/consumer", consumer, { recursive: true });
   installCore(consumer, core);
   fs.mkdirSync(host);
   fs.writeFileSync(join(host, "package.json"), '{ "private": true }');
   installCore(host, core);
-  installGateway(host, gateway);
+  install(host, "smooth-limiter-gateway", gateway);
+  install(host, "smooth-limiter-cli", cli);
 });
 
 test.after(() => fs.rmSync(scratch, { recursive: true, force: true }));
@@ -150,7 +163,9 @@ test("the files of the repository that pages name exist", () => {
     const pages = packed[name].filter((path) => path.endsWith(".md") && path !== "CHANGELOG.md");
     return pages.flatMap((page) => {
       const text = fs.readFileSync(join(folders[name], page), "utf8");
-      const named = text.matchAll(/`((?:gateway\/)?(?:bench|examples|src|scripts|test)\/[^` ]+)`/g);
+      const named = text.matchAll(
+        /`((?:gateway\/|cli\/)?(?:bench|examples|src|scripts|test)\/[^` ]+)`/g,
+      );
       return [...named]
         .map(([, file = ""]) => file)
         .filter((file) => !/[*<]/.test(file) && !fs.existsSync(file))
@@ -173,15 +188,31 @@ test("smooth-limiter takes at most 1.25 MB on disk, docs and source maps include
   assert.ok(installedBytes > 0 && installedBytes <= 1.25e6, `${installedBytes} bytes`);
 });
 
-test("smooth-limiter-gateway installs no client, and uses the limiters of its user's smooth-limiter", () => {
-  const { dependencies, peerDependencies } = manifest("smooth-limiter-gateway");
-  const clients = ["ioredis", "iovalkey", "redis", "express", "fastify", "koa", "hono"];
-  assert.equal(
-    Object.keys(dependencies).filter((name) => clients.includes(name)),
-    [],
-  );
-  const { version } = manifest("smooth-limiter");
-  assert.is(peerDependencies["smooth-limiter"], `^${version}`);
+for (const name of ["smooth-limiter-gateway", "smooth-limiter-cli"] as const) {
+  test(`${name} installs no client, and the packages of this project in its own version`, () => {
+    const { dependencies, peerDependencies } = manifest(name);
+    const clients = ["ioredis", "iovalkey", "redis", "express", "fastify", "koa", "hono"];
+    assert.equal(
+      Object.keys(dependencies).filter((each) => clients.includes(each)),
+      [],
+    );
+    const all = { ...peerDependencies, ...dependencies };
+    const ours = names.filter((each) => all[each] !== undefined);
+    assert.ok(ours.includes("smooth-limiter"));
+    for (const each of ours) assert.is(all[each], `^${manifest(each).version}`);
+  });
+}
+
+test("the gateway uses its user's smooth-limiter; what only the command line needs is not installed with it", () => {
+  const { bin, dependencies } = manifest("smooth-limiter-gateway");
+  assert.is(bin, undefined);
+  assert.equal(Object.keys(dependencies).sort(), [
+    "@noble/hashes",
+    "chokidar",
+    "ipaddr.js",
+    "js-yaml",
+    "zod",
+  ]);
 });
 
 /** Bundles for a platform without modules of its own. Returns what esbuild says about the files. */
@@ -236,16 +267,14 @@ for (const entry of Object.keys(manifest("smooth-limiter").exports)) {
 }
 
 for (const from of ["smooth-limiter-gateway", "smooth-limiter-gateway/web"]) {
-  test(`${from} bundles for an edge runtime, without Node and the command line`, async () => {
+  test(`${from} bundles for an edge runtime, without Node`, async () => {
     const metafile = await bundle(`
       import { createGateway, fetchGateway, honoGateway, readRules } from "${from}";
       globalThis.all = [createGateway, fetchGateway, honoGateway, readRules];
     `);
     const inputs = Object.keys(metafile.inputs);
-    const isOfTheCommandLine =
-      /dist\/cli|commander|cli-table3|cli-progress|picocolors|uplot|chokidar/;
     assert.equal(
-      inputs.filter((path) => isOfTheCommandLine.test(path)),
+      inputs.filter((path) => path.includes("chokidar")),
       [],
     );
     assert.ok(inputs.some((path) => path.includes("js-yaml")));
@@ -343,11 +372,12 @@ test("copies of the package recognize each other by the version in package.json"
   assert.equal(VERSION, version);
 });
 
-test("npx smooth-limiter-gateway runs where it is installed", () => {
-  const npx = (...args: string[]) =>
-    run(host, "npx", "--offline", "smooth-limiter-gateway", ...args);
-  const { version } = manifest("smooth-limiter-gateway");
+test("npx smooth-limiter runs where smooth-limiter-cli is installed", () => {
+  const npx = (...args: string[]) => run(host, "npx", "--offline", "smooth-limiter", ...args);
+  const { version } = manifest("smooth-limiter-cli");
   assert.is(npx("--version"), `${version}\n`);
+  // npx also takes the name of a package with one command
+  assert.is(run(host, "npx", "--offline", "smooth-limiter-cli", "--version"), `${version}\n`);
   const rule = "{ url: /, rules: [{ actor: device, unit: minute, rpu: 60 }] }";
   fs.writeFileSync(join(host, "rules.yaml"), rule);
   fs.writeFileSync(join(host, "log.jsonl"), '{"time":0,"url":"/"}');
@@ -368,7 +398,7 @@ for (const options of [
   });
 }
 
-test("each entry of both packages has sound types on its own", () => {
+test("each entry of each package has sound types on its own", () => {
   link(resolve("node_modules/p-queue"), join(host, "node_modules/p-queue"));
   const imports = names.flatMap((name) =>
     Object.keys(manifest(name).exports)

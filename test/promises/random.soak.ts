@@ -5,7 +5,7 @@ import { pathToFileURL } from "node:url";
 import { stopLeftTimers } from "../../scripts/left-timers.ts";
 import { suite } from "../support/suite.ts";
 
-const files = ["test", "gateway/test"].flatMap((folder) =>
+const files = ["test", "gateway/test", "cli/test"].flatMap((folder) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" }).map((file) => join(folder, file)),
 );
 // the twins have soaks of their own

@@ -21,6 +21,11 @@ export interface AddressOptions {
    * longer prefix than that, one customer counts as many clients.
    */
   readonly ipv6Prefix?: number | undefined;
+  /**
+   * Whether a `remoteAddress` that is not an address, such as a name or a hash in a log, counts as it
+   * is. Default false: such a request has no address.
+   */
+  readonly names?: boolean | undefined;
 }
 
 const wholeAtLeastZero: Bound = {
@@ -63,11 +68,13 @@ export function addressOf(
  * createGateway({ actors: { device: fromAddress({ trustedProxies: 1 }) }, … });
  */
 export function fromAddress(options: AddressOptions = {}): AddressActor {
-  checkOptions("fromAddress", options, ["trustedProxies", "field", "ipv6Prefix"]);
+  checkOptions("fromAddress", options, ["trustedProxies", "field", "ipv6Prefix", "names"]);
   const { trustedProxies = 0, field = "x-forwarded-for", ipv6Prefix = IPV6_PREFIX } = options;
   checkNumber("trustedProxies", trustedProxies, wholeAtLeastZero);
   checkOneOf("field", field, ["x-forwarded-for", "forwarded"]);
   checkNumber("ipv6Prefix", ipv6Prefix, prefixLength);
+  const { names = false } = options;
+  checkOneOf("names", names, [true, false]);
   const check = new ProxyCheck(trustedProxies, field);
 
   /** The client's address: the first that `read` understands, otherwise that of the connection. */
@@ -88,7 +95,7 @@ export function fromAddress(options: AddressOptions = {}): AddressActor {
   const read = trustedProxies === 0 ? remembering(network) : network;
   const actor: AddressActor = ownActor((request: GatewayRequest) => {
     check.look(request);
-    return find(request, read);
+    return find(request, read) ?? (names ? request.remoteAddress : undefined);
   });
   wholeAddresses.set(actor, (request) => find(request, parseAddress));
   return actor;
@@ -106,17 +113,6 @@ function remembering<T>(parse: (text: string) => T | undefined): (text: string) 
     known.set(text, found);
     return found;
   };
-}
-
-/**
- * Creates the actor for addresses in a log. A log may contain a name or a hash in the place of an
- * address; it then counts as it is.
- */
-export function fromAddressOrName(): AddressActor {
-  const address = fromAddress();
-  const actor: AddressActor = ownActor((request) => address(request) ?? request.remoteAddress);
-  wholeAddresses.set(actor, (request) => addressOf(address)?.(request));
-  return actor;
 }
 
 const MAPPED = "::ffff:";

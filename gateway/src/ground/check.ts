@@ -98,7 +98,7 @@ export function checkFunction(name: string, value: unknown): void {
   throw new TypeError(`${name} must be a function, got ${show(value)}`);
 }
 
-export function checkOneOf(name: string, value: unknown, choices: readonly string[]): void {
+export function checkOneOf(name: string, value: unknown, choices: readonly unknown[]): void {
   if (choices.some((choice) => choice === value)) return;
   throw new TypeError(`${name} must be one of ${choices.join(", ")}, got ${show(value)}`);
 }

@@ -163,6 +163,17 @@ test("a bad number of proxies and a misspelt option are refused", () => {
     assert.throws(() => fromAddress({ ipv6Prefix }), /ipv6Prefix must be a (whole )?number/);
   }
   assert.throws(() => fromAddress({ proxies: 1 } as object), /fromAddress has no "proxies"/);
+  const names = "yes" as unknown as boolean;
+  assert.throws(() => fromAddress({ names }), /names must be one of true, false, got "yes"/);
+});
+
+test("names and hashes count only where they are wanted, and addresses as before", () => {
+  const texts = ["web-1", "#5c1a", "192.0.2.1:80", "2001:db8::1"];
+  const keys = (names: boolean) =>
+    texts.map((remoteAddress) => fromAddress({ names })(request("/", { remoteAddress })));
+  const addresses = ["192.0.2.1", "2001:db8:0:0::/56"];
+  assert.equal(keys(true), ["web-1", "#5c1a", ...addresses]);
+  assert.equal(keys(false), [undefined, undefined, ...addresses]);
 });
 
 const byAddress = (listed: readonly string[]) => {

@@ -29,7 +29,7 @@ function listed(folder: string): string {
 
 export default {
   paths() {
-    const folders = ["examples", "gateway/examples"];
+    const folders = ["examples", "gateway/examples", "cli/examples"];
     return [
       page("LICENSE", fenced("LICENSE", "text")),
       ...folders.flatMap(programsOf).map((file) => page(file, fenced(file, "ts"))),

@@ -1,0 +1,192 @@
+import { stat, writeFile } from "node:fs/promises";
+import { type RequestRule, RulesError, readRules } from "smooth-limiter-gateway/rules";
+import {
+  CliError,
+  type Io,
+  json,
+  open,
+  printable,
+  readText,
+  sourceName,
+  unreadable,
+} from "../io.ts";
+import { htmlReport } from "../report/html.ts";
+import type { Replayed } from "../report/report.ts";
+import { textReport } from "../report/text.ts";
+import { some } from "../words.ts";
+import { InOrder } from "./in-order.ts";
+import { readLines } from "./lines.ts";
+import { seemsForwarded } from "./log-client.ts";
+import { type Fields, LogEntry, readLine, type Unread } from "./log-entry.ts";
+import { zoneMinutesOf } from "./log-time.ts";
+import { Progress } from "./progress.ts";
+import { Simulation } from "./simulation.ts";
+
+export interface ReplayOptions {
+  readonly json?: boolean;
+  /** The path of the HTML report. */
+  readonly html?: string;
+  /** How many actors of each rule are listed. */
+  readonly top: number;
+  /** How long lines are held to be sorted, ms. */
+  readonly holdMs: number;
+  /** Whether lines of one whole second are spread over it. */
+  readonly spread: boolean;
+  readonly fields: Fields;
+  /** How many of the application's own proxies have appended to forwarded-for lists. */
+  readonly trustedProxies: number;
+  /** Names of functions of the application that compute costs. */
+  readonly cost: readonly string[];
+  readonly hash?: string;
+  readonly progress: boolean;
+}
+
+const TOO_LONG: Unread = { column: 1, message: "found a line that is too long for a log" };
+
+/** How many lines are searched for forwarded-for lists that do not count. */
+const LOOKED_AT = 1000;
+const IGNORED_LIST =
+  "this line seems to have a forwarded-for list, but the address of the connection counts; if that is a proxy of yours, add --trusted-proxies 1";
+
+/** How many unreadable lines are reported one by one. */
+const NAMED = 5;
+
+/** @returns the exit code: 0 */
+export async function replay(
+  rulesPath: string,
+  logPath: string,
+  options: ReplayOptions,
+  io: Io,
+): Promise<number> {
+  if (rulesPath === "-" && logPath === "-") {
+    throw new CliError("rules and log cannot both be read from stdin");
+  }
+  const actors = Object.keys(options.fields.actors);
+  const rules = await readRulesOf(rulesPath, actors, options.cost, io);
+  const replayed = await playLog({ rulesPath, rules, actors }, logPath, options, io);
+  // the report that can be printed must not be lost if a file cannot be written
+  if (options.json) io.stdout.write(json(replayed));
+  else io.stdout.write(textReport(replayed, io));
+  if (options.html !== undefined) await write(options.html, htmlReport(replayed));
+  return 0;
+}
+
+async function readRulesOf(
+  path: string,
+  actors: readonly string[],
+  costs: readonly string[],
+  io: Io,
+): Promise<readonly RequestRule[]> {
+  const text = await readText(path, io);
+  // --field claim:org=path: a kind of actor, and its argument
+  const actorKinds = actors.flatMap((name) => /^([^:]+):/.exec(name)?.[1] ?? []);
+  try {
+    const rules = readRules(text, { source: sourceName(path), actors, actorKinds, costs });
+    const played = rules.filter((rule): rule is RequestRule => rule.quotaUnit === undefined);
+    const left = rules.length - played.length;
+    if (left > 0) {
+      io.stderr.write(
+        `${some(left, "rule")} for connections or bytes not played: a log does not contain how long responses took\n`,
+      );
+    }
+    return played;
+  } catch (error) {
+    if (error instanceof RulesError) throw new CliError(error.message, { cause: error });
+    throw error;
+  }
+}
+
+interface Ruled {
+  readonly rulesPath: string;
+  readonly rules: readonly RequestRule[];
+  readonly actors: readonly string[];
+}
+
+async function playLog(
+  { rulesPath, rules, actors }: Ruled,
+  logPath: string,
+  { holdMs, spread, fields, trustedProxies, top, hash, progress }: ReplayOptions,
+  io: Io,
+): Promise<Replayed> {
+  const order = new InOrder(holdMs, spread);
+  const bar = new Progress(await sizeOf(logPath), progress ? io.stderr : undefined);
+  let simulation: Simulation | undefined;
+  let lines = 0;
+  let unread = 0;
+  let zoneMinutes: number | undefined;
+  let mayIgnoreList = trustedProxies === 0;
+  const play = async (entries: Iterable<[number, LogEntry]>) => {
+    for (const [atMs, entry] of entries) {
+      simulation ??= await Simulation.open(rules, actors, atMs);
+      const woken = simulation.play(atMs, entry);
+      if (woken !== undefined) await woken;
+    }
+  };
+  const source = open(logPath, io);
+  const { stackTraceLimit } = Error;
+  // a full queue is an error inside the gateway; its stack trace would take longer than the request
+  Error.stackTraceLimit = 0;
+  try {
+    for await (const batch of readLines(source, (bytes) => bar.read(bytes))) {
+      for (const line of batch) {
+        lines += 1;
+        if (line?.trim() === "") continue;
+        const entry = line === undefined ? TOO_LONG : readLine(line, fields, trustedProxies);
+        if (entry instanceof LogEntry) {
+          zoneMinutes ??= zoneMinutesOf(line ?? "");
+          order.add(entry);
+          if (mayIgnoreList && lines <= LOOKED_AT && seemsForwarded(line ?? "")) {
+            mayIgnoreList = false;
+            bar.note(`${sourceName(logPath)}:${lines}: ${IGNORED_LIST}`, io.stderr);
+          }
+          continue;
+        }
+        unread += 1;
+        if (unread > NAMED) continue;
+        const where = `${sourceName(logPath)}:${lines}:${entry.column}`;
+        bar.note(`${where}: ${printable(entry.message.slice(0, 200))}`, io.stderr);
+      }
+      bar.at(lines);
+      await play(order.due());
+    }
+    await play(order.rest());
+  } catch (error) {
+    throw isReading(error) ? unreadable(logPath, error) : error;
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+    bar.stop();
+  }
+  if (unread > NAMED) io.stderr.write(`and ${unread - NAMED} more lines that are not requests\n`);
+  if (simulation === undefined) throw new CliError(`${sourceName(logPath)}: found no requests`);
+  const report = (await simulation.end()).report(top, hash);
+  return {
+    rulesFrom: sourceName(rulesPath),
+    log: sourceName(logPath),
+    ...{ lines, unread, late: order.late, zoneMinutes: zoneMinutes ?? 0, report },
+  };
+}
+
+/** Errors of the file system and of gzip have codes. */
+function isReading(error: unknown): boolean {
+  const { code } = Object(error) as { code?: unknown };
+  return typeof code === "string" && /^(E[A-Z]+|Z_|ERR_STREAM)/.test(code);
+}
+
+/** Undefined if unknown. */
+async function sizeOf(path: string): Promise<number | undefined> {
+  if (path === "-") return undefined;
+  try {
+    const found = await stat(path);
+    return found.isFile() ? found.size : undefined;
+  } catch (error) {
+    throw unreadable(path, error);
+  }
+}
+
+async function write(path: string, text: string): Promise<void> {
+  try {
+    await writeFile(path, text);
+  } catch (error) {
+    throw new CliError(`${path}: cannot be written: ${(error as Error).message}`, { cause: error });
+  }
+}

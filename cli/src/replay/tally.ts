@@ -1,0 +1,179 @@
+/** Counts the results of a replay, and creates the report. */
+import { createHmac } from "node:crypto";
+import type { Outcome, RequestRule, Verdict } from "smooth-limiter-gateway";
+import type { ActorReport, Counts, Part, Report, RuleReport } from "../report/report.ts";
+import { TimeSeries } from "./time-series.ts";
+import { WindowPeak } from "./window-peak.ts";
+
+/** The values of actors that a line of the log has, by their names. */
+type Own = Readonly<Record<string, string | undefined>>;
+
+/** Actors that every line has. */
+const BUILT_IN = ["all", "device"];
+
+/** The results of requests. Most actors send few: what only others need is created later. */
+class Sums implements Counts {
+  requests = 0;
+  passed = 0;
+  waited = 0;
+  refused = 0;
+  #passedMs: number | undefined;
+  /** Undefined until two requests pass in one window. */
+  #peak: WindowPeak | undefined;
+
+  pass(atMs: number, windowMs: number): void {
+    const beforeMs = this.#passedMs;
+    this.#passedMs = atMs;
+    if (this.#peak === undefined && beforeMs !== undefined && atMs - beforeMs < windowMs) {
+      this.#peak = new WindowPeak(windowMs);
+      this.#peak.add(beforeMs);
+    }
+    this.#peak?.add(atMs);
+  }
+
+  get mostInWindow(): number {
+    return this.#peak?.most ?? (this.#passedMs === undefined ? 0 : 1);
+  }
+}
+
+class RuleTally {
+  readonly #rule: RequestRule;
+  readonly #all = new Sums();
+  #refusedElsewhere = 0;
+  #waitSumMs = 0;
+  #longestMs = 0;
+  readonly #series = new TimeSeries();
+  readonly #actors = new Map<string, Sums>();
+  /** Devices that count instead of a missing actor: they may look like one. */
+  readonly #fallbacks = new Map<string, Sums>();
+  readonly #isBuiltIn: boolean;
+
+  constructor(rule: RequestRule) {
+    this.#rule = rule;
+    this.#isBuiltIn = BUILT_IN.includes(rule.actor);
+  }
+
+  add({ actor, allowed, decision }: Outcome, verdict: Verdict, atMs: number, own: Own): void {
+    const isFallback = !this.#isBuiltIn && !own[this.#rule.actor];
+    const both = [this.#all, sumsOf(isFallback ? this.#fallbacks : this.#actors, actor)];
+    for (const sums of both) sums.requests += 1;
+    if (allowed && !verdict.allowed) {
+      this.#refusedElsewhere += 1;
+      return;
+    }
+    const part = partOf(allowed, decision.waitMs);
+    for (const sums of both) sums[part] += 1;
+    this.#series.add(part, atMs);
+    if (part === "waited") {
+      this.#waitSumMs += decision.waitMs;
+      this.#longestMs = Math.max(this.#longestMs, decision.waitMs);
+    }
+    if (!verdict.allowed) return;
+    for (const sums of both) sums.pass(atMs + verdict.waitedMs, this.#rule.periodMs);
+  }
+
+  /** @param spanMs the duration of the log */
+  report(top: number, show: (actor: string) => string, spanMs: number): RuleReport {
+    const { name, url, actor, algo, scope, mode, rpu, periodMs } = this.#rule;
+    const { passed, waited, refused, mostInWindow } = this.#all;
+    const busiest = [...this.#actors, ...this.#fallbacks].sort(
+      ([, one], [, other]) => other.requests - one.requests,
+    );
+    const listed = busiest.slice(0, actor === "all" ? 0 : top);
+    const actors = listed.map(
+      ([actor, sums]): ActorReport => ({
+        actor: show(actor),
+        isFallback: this.#fallbacks.get(actor) === sums,
+        ...countsOf(sums),
+        mostInWindow: sums.mostInWindow,
+      }),
+    );
+    const points = this.#series.points();
+    return {
+      ...{ name, url, actor, algo, scope, mode, rpu, periodMs },
+      ...countsOf(this.#all),
+      refusedElsewhere: this.#refusedElsewhere,
+      perSecond: {
+        // a log may have only one instant
+        mean: ((passed + waited + refused) * 1000) / Math.max(1000, spanMs),
+        peak: Math.max(0, ...points.peaks),
+      },
+      wait: { meanMs: waited > 0 ? this.#waitSumMs / waited : 0, longestMs: this.#longestMs },
+      mostInWindow,
+      mostOfOneActor: busiest.reduce(
+        (most, [, { mostInWindow }]) => Math.max(most, mostInWindow),
+        0,
+      ),
+      actors,
+      points,
+    };
+  }
+}
+
+function countsOf({ requests, passed, waited, refused }: Counts): Counts {
+  return { requests, passed, waited, refused };
+}
+
+function sumsOf(actors: Map<string, Sums>, actor: string): Sums {
+  const known = actors.get(actor);
+  if (known !== undefined) return known;
+  const sums = new Sums();
+  actors.set(copyOf(actor), sums);
+  return sums;
+}
+
+/** Copies a text: in V8 a part of a line keeps in memory everything that was read with the line. */
+function copyOf(text: string): string {
+  return ` ${text}`.slice(1);
+}
+
+function partOf(allowed: boolean, waitMs: number): Part {
+  if (!allowed) return "refused";
+  return waitMs > 0 ? "waited" : "passed";
+}
+
+export class Tally {
+  readonly #rules: ReadonlyMap<string, RuleTally>;
+  readonly #counts = { requests: 0, passed: 0, waited: 0, refused: 0, withoutRule: 0 };
+  #firstMs = Infinity;
+  #lastMs = -Infinity;
+
+  constructor(rules: readonly RequestRule[]) {
+    this.#rules = new Map(rules.map((rule) => [rule.name, new RuleTally(rule)]));
+  }
+
+  /**
+   * @param atMs when the request came, Unix time
+   * @param own the actors of the request that the log has
+   */
+  add(verdict: Verdict, atMs: number, own: Own): void {
+    const counts = this.#counts;
+    counts.requests += 1;
+    counts[partOf(verdict.allowed, verdict.waitedMs)] += 1;
+    if (verdict.outcomes.length === 0) counts.withoutRule += 1;
+    this.#firstMs = Math.min(this.#firstMs, atMs);
+    this.#lastMs = Math.max(this.#lastMs, atMs);
+    for (const outcome of verdict.outcomes) {
+      this.#rules.get(outcome.rule.name)?.add(outcome, verdict, atMs, own);
+    }
+  }
+
+  /**
+   * @param top how many actors of each rule are listed
+   * @param hashKey if given, actors are replaced by a hash with this key
+   */
+  report(top: number, hashKey: string | undefined): Report {
+    const show = (actor: string) =>
+      hashKey === undefined
+        ? actor
+        : `#${createHmac("sha256", hashKey).update(actor).digest("hex").slice(0, 12)}`;
+    const isEmpty = this.#counts.requests === 0;
+    const spanMs = this.#lastMs - this.#firstMs;
+    return {
+      ...this.#counts,
+      firstMs: isEmpty ? 0 : this.#firstMs,
+      lastMs: isEmpty ? 0 : this.#lastMs,
+      rules: [...this.#rules.values()].map((rule) => rule.report(top, show, spanMs)),
+    };
+  }
+}
