@@ -175,12 +175,13 @@ export class Limits {
     this.inFlight = kin?.inFlight ?? new InFlightPermits();
     if (block !== undefined) {
       const { forMs, times, mostMs } = block;
-      const was =
-        kin !== undefined && isSameBlock(block, kin.policies.rule.block) ? kin : undefined;
+      const isSame = kin !== undefined && isSameBlock(block, kin.policies.rule.block);
       const once = fixedWindow({ limit: 1, windowMs: forMs, align: "first" });
-      this.#blocks = (was && was.#blocks) ?? create(once, " block");
+      this.#blocks = (isSame ? kin.#blocks : undefined) ?? create(once, " block");
       const often = slidingLog({ limit: MOST_STRIKES, windowMs: 2 * mostMs });
-      if (times > 1) this.#strikes = (was && was.#strikes) ?? create(often, " strikes");
+      if (times > 1) {
+        this.#strikes = (isSame ? kin.#strikes : undefined) ?? create(often, " strikes");
+      }
     }
     if (kin !== undefined && scope === "local") this.#takeOver(kin, unixMs(context.clock));
   }

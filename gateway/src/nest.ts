@@ -154,6 +154,7 @@ function readable(body: string): string | Record<string, unknown> {
  * \@Module({ imports: [RateLimitModule.forRoot({ limiter: KeyedLimiter.create(policy) })] })
  * export class AppModule {}
  */
+// biome-ignore lint/complexity/noStaticOnlyClass: Nest names a module by its class
 export class RateLimitModule {
   /**
    * @param options `{ limiter }` with `LimitOptions` and `HostOptions`, or `{ gateway }` with `HostOptions`; absent: only

@@ -305,7 +305,7 @@ test("what was used stays used while rpu is 0", async () => {
 });
 
 test("cost by method: others by default, HEAD as GET, and 0 where the rule does not apply", async () => {
-  const { gateway } = await open("cost: { GET: 0.5, post: 2, OPTIONS: 0, other: 1 }");
+  const { gateway } = await open("cost: { GET: 0.5, POST: 2, OPTIONS: 0, other: 1 }");
   const left = async (method: string) =>
     (await send(gateway, method)).outcomes[0]?.decision.remaining;
   assert.is(await left("GET"), 2.5);

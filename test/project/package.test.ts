@@ -399,7 +399,9 @@ for (const options of [
 }
 
 test("each entry of each package has sound types on its own", () => {
-  link(resolve("node_modules/p-queue"), join(host, "node_modules/p-queue"));
+  for (const peer of ["p-queue", "@nestjs/common", "@nestjs/core", "reflect-metadata", "rxjs"]) {
+    link(resolve("node_modules", peer), join(host, "node_modules", peer));
+  }
   const imports = names.flatMap((name) =>
     Object.keys(manifest(name).exports)
       .filter((entry) => !entry.endsWith(".json"))
