@@ -217,7 +217,7 @@ export function checkGatewayOptions(options: GatewayOptions): RuleContext {
     missing: (when = whenActorMissing, request, report, go) => {
       if (when === "skip") return undefined;
       const device = when === "device" ? guardedDevice(request, report) : undefined;
-      return chain(device, (instead = "") => go(instead, false));
+      return chain(device, (instead = "") => go(instead));
     },
     actor: actorOf,
     isExempt:

@@ -3,7 +3,6 @@ import { checkGatewayOptions, type GatewayOptions } from "./gateway-options.ts";
 import { checkOptions, checkText, show } from "./ground/check.ts";
 import { chain } from "./ground/maybe.ts";
 import { type RuleContext, unixMs } from "./limits.ts";
-import type { Stages } from "./pipeline/limit.ts";
 import { Pipeline } from "./pipeline/pipeline.ts";
 import type { GatewayRequest } from "./request.ts";
 import { readRules } from "./rules/read-rules.ts";
@@ -147,32 +146,29 @@ class RuledGateway implements Gateway {
   }
 
   check(request: GatewayRequest, report?: Report): Verdict | Promise<Verdict> {
-    const verdict = this.#unlessExempt(request, report, (stages) =>
-      this.#pipeline.check<RefusingRule>(stages, request, report),
-    );
+    const { isExempt } = this.#context;
+    const verdict =
+      isExempt === undefined
+        ? this.#decide(request, report)
+        : chain(isExempt(request, report), (exempt) =>
+            exempt === true ? NO_RULE : this.#decide(request, report),
+          );
     return verdict instanceof Promise
       ? verdict.then((later) => this.#stats.note(later, request))
       : this.#stats.note(verdict, request);
   }
 
   peek(request: GatewayRequest): Verdict | Promise<Verdict> {
-    return this.#unlessExempt(request, undefined, (stages) =>
-      this.#pipeline.peek<RefusingRule>(stages, request),
-    );
+    return chain(this.#context.isExempt?.(request), (exempt) => {
+      if (exempt === true) return NO_RULE;
+      const stages = this.#set.match(request);
+      return stages ? this.#pipeline.peek<RefusingRule>(stages, request) : DISPUTED;
+    });
   }
 
-  #unlessExempt(
-    request: GatewayRequest,
-    report: Report | undefined,
-    decide: (stages: Stages<RefusingRule>) => Verdict | Promise<Verdict>,
-  ): Verdict | Promise<Verdict> {
-    const go = () => {
-      const stages = this.#set.match(request);
-      return stages ? decide(stages) : DISPUTED;
-    };
-    const { isExempt } = this.#context;
-    if (isExempt === undefined) return go();
-    return chain(isExempt(request, report), (exempt) => (exempt === true ? NO_RULE : go()));
+  #decide(request: GatewayRequest, report: Report | undefined): Verdict | Promise<Verdict> {
+    const stages = this.#set.match(request);
+    return stages ? this.#pipeline.check<RefusingRule>(stages, request, report) : DISPUTED;
   }
 
   async reset(which: { readonly rule: string; readonly actor?: string }): Promise<void> {

@@ -39,7 +39,7 @@ export interface RuleContext {
     when: WhenActorMissing | undefined,
     request: GatewayRequest,
     report: Report | undefined,
-    go: (actor: string, isKnown: boolean) => Maybe<T>,
+    go: (instead: string) => Maybe<T>,
   ): Maybe<T | undefined>;
   readonly algorithms: RuleAlgorithms;
   readonly costs: ReadonlyMap<string, GuardedCost>;

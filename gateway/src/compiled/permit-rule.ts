@@ -41,14 +41,22 @@ export class PermitRule extends CompiledRule<Rule> implements PermitLimit<Rule> 
   }
 
   charge(request: GatewayRequest, report?: Report): Maybe<Charge<Rule> | undefined> {
-    return this.resolve(request, report, (actor, isKnown) => {
-      const stated = this.#costOf(request.method);
-      if (this.costBy === undefined) return this.#chargeOf(actor, isKnown, stated);
-      return chain(this.costBy.estimate(request, report), (cost = stated) =>
-        this.#chargeOf(actor, isKnown, cost),
-      );
-    });
+    return this.resolve(request, report, this.#chargeFor);
   }
+
+  /** One function for all requests, because this is on the path of each. */
+  readonly #chargeFor = (
+    actor: string,
+    isKnown: boolean,
+    request: GatewayRequest,
+    report: Report | undefined,
+  ): Maybe<Charge<Rule> | undefined> => {
+    const stated = this.#costOf(request.method);
+    if (this.costBy === undefined) return this.#chargeOf(actor, isKnown, stated);
+    return chain(this.costBy.estimate(request, report), (cost = stated) =>
+      this.#chargeOf(actor, isKnown, cost),
+    );
+  };
 
   #chargeOf(actor: string, isKnown: boolean, cost: number): Charge<Rule> | undefined {
     if (cost === 0) return undefined;

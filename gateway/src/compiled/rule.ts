@@ -7,6 +7,14 @@ import { certainlyBelow } from "../match/pattern.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { AnyRule } from "../rules/rule.ts";
 
+/** Goes on with the value by which a rule counts a request. @param isKnown whether it is the actor's own */
+type Resolved<T> = (
+  actor: string,
+  isKnown: boolean,
+  request: GatewayRequest,
+  report: Report | undefined,
+) => Maybe<T>;
+
 /** A rule that is in force: the requests to which it applies, and its actor. */
 export abstract class CompiledRule<R extends AnyRule = AnyRule> {
   readonly rule: R;
@@ -55,7 +63,7 @@ export abstract class CompiledRule<R extends AnyRule = AnyRule> {
   protected resolve<T>(
     request: GatewayRequest,
     report: Report | undefined,
-    go: (actor: string, isKnown: boolean) => Maybe<T>,
+    go: Resolved<T>,
   ): Maybe<T | undefined> {
     const value = this.#actor?.(request, report);
     return value instanceof Promise
@@ -67,11 +75,13 @@ export abstract class CompiledRule<R extends AnyRule = AnyRule> {
     value: string | undefined,
     request: GatewayRequest,
     report: Report | undefined,
-    go: (actor: string, isKnown: boolean) => Maybe<T>,
+    go: Resolved<T>,
   ): Maybe<T | undefined> {
-    if (value) return this.#isExempt(value, request) ? undefined : go(value, true);
+    if (value) return this.#isExempt(value, request) ? undefined : go(value, true, request, report);
     return this.rule.actor === "all"
-      ? go("", true)
-      : this.context.missing(this.rule.whenActorMissing, request, report, go);
+      ? go("", true, request, report)
+      : this.context.missing(this.rule.whenActorMissing, request, report, (instead) =>
+          go(instead, false, request, report),
+        );
   }
 }

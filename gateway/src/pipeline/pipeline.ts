@@ -43,9 +43,12 @@ export class Pipeline {
     request: GatewayRequest,
     report?: Report,
   ): Maybe<Verdict<R>> {
-    const decide = () => this.#decide(permits, request, report);
     const verdict =
-      places.length === 0 ? decide() : this.#enter<R>(new Visit(request, report), places, decide);
+      places.length === 0
+        ? this.#decide(permits, request, report)
+        : this.#enter<R>(new Visit(request, report), places, () =>
+            this.#decide(permits, request, report),
+          );
     if (paces.length === 0) return verdict;
     return chain(verdict, (known) => withPaces<R>(paces, known, request, report));
   }
@@ -113,13 +116,22 @@ export class Pipeline {
     const [first] = permits;
     if (first === undefined) return NO_RULE;
     if (permits.length === 1) {
-      return chain(first.charge(request, report), (charge) =>
-        charge === undefined ? NO_RULE : this.take(charge, request, report),
-      );
+      const charge = first.charge(request, report);
+      return charge instanceof Promise
+        ? charge.then((later) => this.#takeIf(later, request, report))
+        : this.#takeIf(charge, request, report);
     }
     return chain(all(permits.map((limit) => limit.charge(request, report))), (charges) =>
       this.#decideAll(present(charges), request, report),
     );
+  }
+
+  #takeIf<R extends CountedRule>(
+    charge: Charge<R> | undefined,
+    request: GatewayRequest,
+    report: Report | undefined,
+  ): Maybe<Verdict<R>> {
+    return charge === undefined ? NO_RULE : this.take(charge, request, report);
   }
 
   #decideAll<R extends CountedRule>(
