@@ -1,7 +1,6 @@
 /** The limiters of one rule: those with its own numbers, and those of its overrides. */
 import {
   type Clock,
-  fixedWindow,
   KeyedLimiter,
   type KeyedLimiterOptions,
   Limiter,
@@ -10,6 +9,7 @@ import {
   type Policy,
   slidingLog,
   systemClock,
+  tokenBucket,
 } from "smooth-limiter";
 import { type RedisClient, RedisLimiter, type RedisLimiterOptions } from "smooth-limiter/redis";
 import type { WhenActorMissing } from "./actors/actor.ts";
@@ -174,9 +174,10 @@ export class Limits {
     );
     this.inFlight = kin?.inFlight ?? new InFlightPermits();
     if (block !== undefined) {
-      const { forMs, times, mostMs } = block;
+      const { times, mostMs } = block;
       const isSame = kin !== undefined && isSameBlock(block, kin.policies.rule.block);
-      const once = fixedWindow({ limit: 1, windowMs: forMs, align: "first" });
+      // a permit is a millisecond of a block: an actor is blocked as long as not all of them are there
+      const once = tokenBucket({ capacity: mostMs, refill: 1, everyMs: 1 });
       this.#blocks = (isSame ? kin.#blocks : undefined) ?? create(once, " block");
       const often = slidingLog({ limit: MOST_STRIKES, windowMs: 2 * mostMs });
       if (times > 1) {
@@ -205,22 +206,28 @@ export class Limits {
     return this.#keysOf(value, isKnown).calendar;
   }
 
-  /** Returns the limiter of one permit, which is taken while the actor is blocked. */
-  blockOf(value: string, isKnown: boolean): Limiter | undefined {
+  /** Returns for how much longer an actor is blocked, ms. */
+  blockedFor(value: string, isKnown: boolean): Maybe<number> {
+    const { mostMs = 0 } = this.policies.rule.block ?? {};
+    const looked = this.#blockOf(value, isKnown)?.peek(mostMs);
+    return chain(looked, (look) => (look === undefined || look.allowed ? 0 : look.waitMs));
+  }
+
+  #blockOf(value: string, isKnown: boolean): Limiter | undefined {
     return this.#blocks?.for(this.keyOf(value, isKnown));
   }
 
   /** Blocks an actor. @returns for how long, ms; of one that is blocked already, for how much longer */
   block(value: string, isKnown: boolean): Maybe<number> {
-    const block = this.blockOf(value, isKnown);
+    const block = this.#blockOf(value, isKnown);
     const { forMs = 0, times = 1, mostMs = 0 } = this.policies.rule.block ?? {};
-    return chain(block?.decide(), (began): Maybe<number> => {
+    return chain(block?.decide(mostMs), (began): Maybe<number> => {
       // another request has begun the block
       if (began?.allowed === false) return began.waitMs;
       return chain(this.#strikes?.for(this.keyOf(value, isKnown)).decide(), (strike) => {
         const before = strike === undefined ? 0 : strike.limit - strike.remaining - 1;
         const ms = Math.min(mostMs, forMs * times ** before);
-        return ms > forMs ? chain(block?.pause(ms), () => ms) : forMs;
+        return ms < mostMs ? chain(block?.refund(mostMs - ms), () => ms) : ms;
       });
     });
   }
@@ -229,7 +236,7 @@ export class Limits {
   async reset(value: string, nowMs: number): Promise<void> {
     const resets = [true, false].flatMap((isKnown) => [
       this.for(value, isKnown, nowMs)?.reset(),
-      this.blockOf(value, isKnown)?.reset(),
+      this.#blockOf(value, isKnown)?.reset(),
       this.#strikes?.for(this.keyOf(value, isKnown)).reset(),
     ]);
     await Promise.all(resets);

@@ -57,8 +57,9 @@ export class RuleCharge implements Charge<RequestRule> {
     if (this.limiter === undefined || !isPossible) {
       return stated(rule.name, false, { limit: 0, remaining: 0, waitMs: Infinity });
     }
-    return chain(limits.blockOf(this.actor, this.#isKnown)?.peek(), (block) =>
-      block === undefined || block.allowed ? undefined : block,
+    if (rule.block === undefined) return undefined;
+    return chain(limits.blockedFor(this.actor, this.#isKnown), (waitMs) =>
+      waitMs > 0 ? stated(rule.name, false, { limit: 1, remaining: 0, waitMs }) : undefined,
     );
   }
 

@@ -98,4 +98,31 @@ test("fetch on other platforms: the same, and where onError throws", async () =>
   }
 });
 
+test("a client that invents actors does not lift a block that has grown", async () => {
+  const clock = new FakeClock();
+  const gateway = await createGateway({
+    rules: readRules(
+      "{ url: /, rules: [{ actor: { header: who }, unit: hour, rpu: 1, block: { for: 10m, most: 1d } }] }",
+    ),
+    clock,
+    maxKeys: 300,
+  });
+  const ask = async (who: string) =>
+    gateway.check({
+      method: "GET",
+      url: "/",
+      remoteAddress: "192.0.2.1",
+      header: (name) => (name === "who" ? who : undefined),
+    });
+  for (let i = 0; i < 2; i++) {
+    while ((await ask("mallory")).allowed);
+    await clock.advance(600_000);
+  }
+  // the second block lasts 20 minutes, and half of it is over
+  for (let i = 0; i < 2000; i++) await ask(`invented ${i}`);
+  const { allowed, retryMs } = await ask("mallory");
+  assert.equal([allowed, retryMs], [false, 600_000]);
+  await gateway.close();
+});
+
 test.run();
