@@ -10,6 +10,8 @@ interface Link {
   readonly name: string;
   readonly file: string | undefined;
   readonly there: string;
+  /** "type " if the name is that of a type only: a class may be exported as its type. */
+  readonly type: string;
 }
 
 /** A statement. An import, or an export without a declaration, has `links`. */
@@ -124,11 +126,9 @@ function statementOf(file: string, text: string): Statement {
   if (list === undefined) return { text, name };
   const from = path?.startsWith(".") ? declarationAt(file, path) : path;
   const links = list.split(",").flatMap((item) => {
-    const [there = "", as] = item
-      .trim()
-      .replace(/^type /, "")
-      .split(" as ");
-    return there === "" ? [] : [{ name: as ?? there, file: from, there }];
+    const [, type = "", there = "", as = there] =
+      /^(type )?(\S+)(?: as (\S+))?$/.exec(item.trim()) ?? [];
+    return there === "" ? [] : [{ name: as, file: from, there, type }];
   });
   return { text, links };
 }
@@ -154,7 +154,9 @@ function write(
     if (links === undefined || links.length === 0) return [text];
     const left = links.filter((link) => names.has(link.name));
     if (left.length === 0) return [];
-    const list = left.map(({ name: own, there }) => (own === there ? own : `${there} as ${own}`));
+    const list = left.map(
+      ({ name: own, there, type }) => type + (own === there ? own : `${there} as ${own}`),
+    );
     return [text.replace(NAMES, `$1 { ${list.join(", ")} }`)];
   });
   const text = `${texts.join("\n")}\n`;
