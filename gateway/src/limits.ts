@@ -15,7 +15,7 @@ import { type RedisClient, RedisLimiter, type RedisLimiterOptions } from "smooth
 import type { WhenActorMissing } from "./actors/actor.ts";
 import type { GuardedActor, GuardedCall, Report } from "./actors/guarded.ts";
 import { keyOfActor } from "./actors/key.ts";
-import { chain, type Maybe } from "./ground/maybe.ts";
+import { chain, type Maybe, settled } from "./ground/maybe.ts";
 import type { KeyBudget } from "./key-budget.ts";
 import type { GatewayRequest } from "./request.ts";
 import { ALGORITHMS, type RuleAlgorithm, type RuleAlgorithms } from "./rules/algorithms.ts";
@@ -142,11 +142,11 @@ export class Limits {
     this.policies = policies;
     const kin = before !== undefined && isKin(policies, before.policies) ? before : undefined;
     const { name, scope, limitKey, block } = policies.rule;
-    const create = (policy: Policy, suffix = "", keptAt?: string) => {
+    const create = (policy: Policy, suffix = "", keptAt?: string, more = {}) => {
       const { redis, onRedis, keys, inProcess, clock } = context;
       const named = `${name}${suffix}`;
       if (scope === "local") return keys.create(policy, { ...inProcess, name: named });
-      const options = { ...onRedis, clock, limitKey: keptAt };
+      const options = { ...onRedis, clock, limitKey: keptAt, ...more };
       return RedisLimiter.create(redis as RedisClient, named, policy, options);
     };
     const open = (allowance: Allowance, was?: Keys, keptAt?: string): Keys => {
@@ -178,10 +178,13 @@ export class Limits {
       const isSame = kin !== undefined && isSameBlock(block, kin.policies.rule.block);
       // a permit is a millisecond of a block: an actor is blocked as long as not all of them are there
       const once = tokenBucket({ capacity: mostMs, refill: 1, everyMs: 1 });
-      this.#blocks = (isSame ? kin.#blocks : undefined) ?? create(once, " block");
+      this.#blocks =
+        (isSame ? kin.#blocks : undefined) ?? create(once, ` block ${mostMs}`, undefined, EACH);
       const often = slidingLog({ limit: MOST_STRIKES, windowMs: 2 * mostMs });
       if (times > 1) {
-        this.#strikes = (isSame ? kin.#strikes : undefined) ?? create(often, " strikes");
+        this.#strikes =
+          (isSame ? kin.#strikes : undefined) ??
+          create(often, ` strikes ${mostMs}`, undefined, EACH);
       }
     }
     if (kin !== undefined && scope === "local") this.#takeOver(kin, unixMs(context.clock));
@@ -217,19 +220,42 @@ export class Limits {
     return this.#blocks?.for(this.keyOf(value, isKnown));
   }
 
-  /** Blocks an actor. @returns for how long, ms; of one that is blocked already, for how much longer */
-  block(value: string, isKnown: boolean): Maybe<number> {
+  /**
+   * Blocks an actor.
+   *
+   * @returns for how long, ms, and whether the block begins now; undefined if there is no room for a block
+   */
+  block(
+    value: string,
+    isKnown: boolean,
+  ): Maybe<{ readonly ms: number; readonly begins: boolean } | undefined> {
     const block = this.#blockOf(value, isKnown);
     const { forMs = 0, times = 1, mostMs = 0 } = this.policies.rule.block ?? {};
-    return chain(block?.decide(mostMs), (began): Maybe<number> => {
+    return chain(block?.decide(mostMs), (began) => {
+      if (began === undefined || began.waitMs === Infinity) return undefined;
       // another request has begun the block
-      if (began?.allowed === false) return began.waitMs;
-      return chain(this.#strikes?.for(this.keyOf(value, isKnown)).decide(), (strike) => {
-        const before = strike === undefined ? 0 : strike.limit - strike.remaining - 1;
+      if (!began.allowed) return { ms: began.waitMs, begins: false };
+      const strikes = settled(() => this.#strike(this.keyOf(value, isKnown)));
+      return chain(strikes, (before = 0) => {
         const ms = Math.min(mostMs, forMs * times ** before);
-        return ms < mostMs ? chain(block?.refund(mostMs - ms), () => ms) : ms;
+        const shortened = settled(() => chain(block?.refund(mostMs - ms), () => ms));
+        return chain(ms < mostMs ? shortened : ms, (is = mostMs) => ({ ms: is, begins: true }));
       });
     });
+  }
+
+  /** Counts a block. @returns how many there were before; each renews them all, so the count ends after a quiet time */
+  #strike(key: string): Maybe<number> {
+    const strikes = this.#strikes?.for(key);
+    if (strikes === undefined) return 0;
+    return chain(strikes.peek(), ({ limit, remaining }) =>
+      chain(strikes.reset(), () =>
+        chain(
+          strikes.tryAcquire(Math.min(MOST_STRIKES, limit - remaining + 1)),
+          () => limit - remaining,
+        ),
+      ),
+    );
   }
 
   /** Forgets what an actor has used, and ends its block. */
@@ -288,6 +314,9 @@ export class Limits {
     }
   }
 }
+
+/** While Redis is away each process blocks by itself: a share of a block would be longer. */
+const EACH = { instances: 1 };
 
 /** With more, blocks are as long as they get. */
 const MOST_STRIKES = 64;

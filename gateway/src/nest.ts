@@ -68,7 +68,6 @@ interface Asked extends NodeRequest {
 export class RateLimitGuard implements CanActivate {
   readonly #reflector: Reflector;
   readonly #usual: AnyOptions | undefined;
-  readonly #filters = new WeakMap<AnyOptions, HostFilter>();
 
   /**
    * @param usual the limit of routes without a decorator; absent: they have none
@@ -82,10 +81,8 @@ export class RateLimitGuard implements CanActivate {
 
   async canActivate(context: ExecutionContext): Promise<boolean> {
     if (context.getType() !== "http") return true;
-    const places = [context.getHandler(), context.getClass()];
-    const options = this.#reflector.getAllAndOverride(RateLimit, places) ?? this.#usual;
-    const isSkipped = this.#reflector.getAllAndOverride<boolean>(SKIP, places);
-    if (isSkipped || options === undefined) return true;
+    const options = this.#optionsOf(context);
+    if (options === undefined) return true;
     const http = context.switchToHttp();
     const request = http.getRequest<Asked>();
     const reply = http.getResponse<Reply>();
@@ -97,16 +94,29 @@ export class RateLimitGuard implements CanActivate {
     return true;
   }
 
+  /** What the route says, else what its controller says, else the limit of the application. */
+  #optionsOf(context: ExecutionContext): AnyOptions | undefined {
+    for (const place of [context.getHandler(), context.getClass()]) {
+      if (this.#reflector.get<boolean>(SKIP, place)) return undefined;
+      const options = this.#reflector.get(RateLimit, place);
+      if (options !== undefined) return options;
+    }
+    return this.#usual;
+  }
+
   /** One for each decorator, so that routes of one controller share its count. */
   #filterOf(options: AnyOptions): HostFilter {
-    let filter = this.#filters.get(checkObject("options", options) as AnyOptions);
+    let filter = filters.get(checkObject("options", options) as AnyOptions);
     if (filter === undefined) {
       filter = filterOf(options);
-      this.#filters.set(options, filter);
+      filters.set(options, filter);
     }
     return filter;
   }
 }
+
+/** Those of all guards: a request that passes two of them is counted once. */
+const filters = new WeakMap<AnyOptions, HostFilter>();
 
 function filterOf(options: AnyOptions): HostFilter {
   if ("gateway" in options) {
@@ -122,7 +132,8 @@ const CLIENT_GONE = 499;
 
 /** @throws HttpException where the request does not go on */
 function carryOut(action: HostAction, reply: Reply, res: NodeResponse): void {
-  if (action === undefined) throw new HttpException("the client has disconnected", CLIENT_GONE);
+  // the client has disconnected, or other code has responded while the request waited
+  if (action === undefined || res.headersSent) throw new HttpException("too late", CLIENT_GONE);
   if (action.answer === undefined) {
     for (const [name, value] of action.fields) reply.header(name, value);
     pace(action, res);

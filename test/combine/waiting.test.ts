@@ -117,7 +117,7 @@ test("an error in one limiter gives back what the others took", async () => {
 
 test.run();
 
-const places = suite("combinations with concurrency limiters");
+const places = suite("combinations with concurrency limiters", { timeoutMs: 240_000 });
 
 function world() {
   const clock = new FakeClock();

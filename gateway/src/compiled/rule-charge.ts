@@ -88,19 +88,22 @@ export class RuleCharge implements Charge<RequestRule> {
     // permits of requests that are being answered may yet be given back
     const inFlight = limits.inFlight.permitsOf(this.#key);
     if (decision.remaining + inFlight >= this.cost) return undefined;
-    const { forMs } = rule.block;
-    const began = chain(
+    return chain(
       settled(() => limits.block(this.actor, this.#isKnown)),
-      // after the block the actor starts with a full limit; after a failure the limit itself still refuses it
-      (ms) =>
-        ms === undefined
-          ? forMs
-          : chain(
+      (block) => {
+        // after a failure the limit itself still refuses it
+        if (block === undefined) return undefined;
+        const { ms: waitMs, begins } = block;
+        const blocked = { ...decision, remaining: 0, waitMs, resetMs: waitMs };
+        // after the block the actor starts with a full limit
+        return begins
+          ? chain(
               settled(() => this.limiter?.reset()),
-              () => ms,
-            ),
+              () => blocked,
+            )
+          : blocked;
+      },
     );
-    return chain(began, (waitMs) => ({ ...decision, remaining: 0, waitMs, resetMs: waitMs }));
   }
 
   /** Gives permits back, or takes more, when the request has been answered. */

@@ -167,7 +167,7 @@ function limitOrPlug(
     instance.addHook("onRoute", ({ config }) => {
       const said = rateLimitOf(config);
       if (said !== undefined) mayDiffer = true;
-      // a mistake is reported where the route is, and not at its first request
+      // a mistake is reported where the route is, if the plugin was awaited, and not at its first request
       limitOf(said);
     });
     instance.addHook(

@@ -9,7 +9,7 @@
  * 5. **After.** Permits that may be given back when the response is known, the block of a refused actor, and the
  *    paces of the response.
  *
- * Where a later stage refuses, or fails, the places are free again.
+ * Where the permits are refused, or asking for them fails, the places are free again.
  */
 import {
   type Decision,

@@ -73,7 +73,8 @@ const STATUSES = "a list of statuses, whole numbers from 100 to 599";
 
 /** Which requests count. */
 function count() {
-  const status = z.array(z.int(says(STATUSES)).min(100, says(STATUSES)).max(599, says(STATUSES)));
+  const one = z.int(says(STATUSES)).min(100, says(STATUSES)).max(599, says(STATUSES));
+  const status = z.array(one, says(STATUSES));
   const listed = object({ status: status.min(1, says(STATUSES)).meta({ description: STATUSES }) });
   return either(choice("all", "failures", "successes"), listed);
 }

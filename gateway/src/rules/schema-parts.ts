@@ -129,7 +129,7 @@ export function either<Text, Map, WrittenText, WrittenMap>(
   const schema = z
     .unknown()
     .transform((found, context): Text | Map => {
-      const read = (typeof found === "object" ? map : text).safeParse(found);
+      const read = (typeof found === "object" && found !== null ? map : text).safeParse(found);
       if (read.success) return read.data;
       for (const issue of read.error.issues) {
         context.issues.push({ ...issue, input: found } as z.core.$ZodRawIssue);

@@ -125,4 +125,34 @@ test("a client that invents actors does not lift a block that has grown", async 
   await gateway.close();
 });
 
+test("a client that fills the table of blocks does not lift the limit itself", async () => {
+  const clock = new FakeClock();
+  const gateway = await createGateway({
+    rules: readRules(
+      "{ url: /, rules: [{ actor: { header: who }, unit: hour, rpu: 2, block: { for: 30m, most: 1d } }] }",
+    ),
+    clock,
+    maxKeys: 30,
+    whenFull: "refuse",
+  });
+  const ask = async (who: string) =>
+    (
+      await gateway.check({
+        method: "GET",
+        url: "/",
+        remoteAddress: "192.0.2.1",
+        header: (name) => (name === "who" ? who : undefined),
+      })
+    ).allowed;
+  let passed = 0;
+  for (let i = 0; i < 40; i++) {
+    const own = [];
+    for (let k = 0; k < 9; k++) own.push(await ask(`client ${i}`));
+    assert.ok(own.filter(Boolean).length <= 2, `client ${i}`);
+    passed += own.filter(Boolean).length;
+  }
+  assert.ok(passed > 0);
+  await gateway.close();
+});
+
 test.run();

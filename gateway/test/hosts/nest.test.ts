@@ -51,6 +51,7 @@ async function serve(
   name: keyof typeof ADAPTERS,
   options: Options,
   prepare: (app: INestApplication) => void = () => {},
+  isSkipped = false,
 ): Promise<Served> {
   class Own extends Shop {}
   const decorate = (method: keyof Shop, ...decorators: MethodDecorator[]) => {
@@ -73,6 +74,7 @@ async function serve(
   const { Req } = await import("@nestjs/common");
   Req()(Own.prototype, "list", 0);
   Controller()(Own);
+  if (isSkipped) SkipRateLimit()(Own);
   class App {}
   Module({ imports: [RateLimitModule.forRoot(options)], controllers: [Own] })(App);
   const app = await NestFactory.create(App, ADAPTERS[name](), {
@@ -130,6 +132,14 @@ for (const name of ["Express", "Fastify"] as const) {
     assert.equal([refused.status, await refused.text(), caught], [429, "mine", [429]]);
     await app.close();
     await gateway.close();
+  });
+
+  test("a route with a limit in a controller that is left out has its limit", async () => {
+    const { app, ask } = await serve(name, { limiter: perHour(1) }, () => {}, true);
+    const statuses = [];
+    for (const path of ["/", "/", "/search", "/search"]) statuses.push((await ask(path)).status);
+    assert.equal(statuses, [200, 200, 200, 429]);
+    await app.close();
   });
 
   test("a text as the application's own answer; bad options fail at the start", async () => {
