@@ -7,21 +7,20 @@ import {
   type LocalLimiter,
   PermitsExceedCapacityError,
   type Policy,
-  slidingLog,
   systemClock,
-  tokenBucket,
 } from "smooth-limiter";
 import { type RedisClient, RedisLimiter, type RedisLimiterOptions } from "smooth-limiter/redis";
 import type { WhenActorMissing } from "./actors/actor.ts";
 import type { GuardedActor, GuardedCall, Report } from "./actors/guarded.ts";
 import { keyOfActor } from "./actors/key.ts";
-import { chain, type Maybe, settled } from "./ground/maybe.ts";
+import { Blocks, isSameBlock } from "./blocks.ts";
+import type { Maybe } from "./ground/maybe.ts";
 import type { KeyBudget } from "./key-budget.ts";
 import type { GatewayRequest } from "./request.ts";
 import { ALGORITHMS, type RuleAlgorithm, type RuleAlgorithms } from "./rules/algorithms.ts";
 import { type Calendar, calendarOf } from "./rules/calendar.ts";
 import type { GuardedCost } from "./rules/cost.ts";
-import type { Block, RequestRule, RuleNumbers } from "./rules/rule.ts";
+import type { RequestRule, RuleNumbers } from "./rules/rule.ts";
 
 /** The settings with which limiters of rules are created. */
 export interface RuleContext {
@@ -127,10 +126,8 @@ export class Limits {
   readonly policies: RulePolicies;
   readonly own: Keys;
   readonly overrides: ReadonlyMap<string, Keys>;
-  /** The actors that are blocked; undefined if the rule blocks none. */
-  readonly #blocks: KeyedLimiter | RedisLimiter | undefined;
-  /** How often each was blocked, if blocks grow. */
-  readonly #strikes: KeyedLimiter | RedisLimiter | undefined;
+  /** Undefined if the rule blocks no actor. */
+  readonly blocks: Blocks | undefined;
   /** The permits of each actor's requests that are being answered, and may yet be given back. */
   readonly inFlight: InFlightPermits;
 
@@ -174,18 +171,11 @@ export class Limits {
     );
     this.inFlight = kin?.inFlight ?? new InFlightPermits();
     if (block !== undefined) {
-      const { times, mostMs } = block;
-      const isSame = kin !== undefined && isSameBlock(block, kin.policies.rule.block);
-      // a permit is a millisecond of a block: an actor is blocked as long as not all of them are there
-      const once = tokenBucket({ capacity: mostMs, refill: 1, everyMs: 1 });
-      this.#blocks =
-        (isSame ? kin.#blocks : undefined) ?? create(once, ` block ${mostMs}`, undefined, EACH);
-      const often = slidingLog({ limit: MOST_STRIKES, windowMs: 2 * mostMs });
-      if (times > 1) {
-        this.#strikes =
-          (isSame ? kin.#strikes : undefined) ??
-          create(often, ` strikes ${mostMs}`, undefined, EACH);
-      }
+      const was = kin?.blocks;
+      // while Redis is away each process blocks by itself: a share of a block would be longer
+      const open = (policy: Policy, suffix: string) =>
+        create(policy, suffix, undefined, { instances: 1 });
+      this.blocks = was && isSameBlock(block, was.block) ? was : new Blocks(block, open);
     }
     if (kin !== undefined && scope === "local") this.#takeOver(kin, unixMs(context.clock));
   }
@@ -209,61 +199,11 @@ export class Limits {
     return this.#keysOf(value, isKnown).calendar;
   }
 
-  /** Returns for how much longer an actor is blocked, ms. */
-  blockedFor(value: string, isKnown: boolean): Maybe<number> {
-    const { mostMs = 0 } = this.policies.rule.block ?? {};
-    const looked = this.#blockOf(value, isKnown)?.peek(mostMs);
-    return chain(looked, (look) => (look === undefined || look.allowed ? 0 : look.waitMs));
-  }
-
-  #blockOf(value: string, isKnown: boolean): Limiter | undefined {
-    return this.#blocks?.for(this.keyOf(value, isKnown));
-  }
-
-  /**
-   * Blocks an actor.
-   *
-   * @returns for how long, ms, and whether the block begins now; undefined if there is no room for a block
-   */
-  block(
-    value: string,
-    isKnown: boolean,
-  ): Maybe<{ readonly ms: number; readonly begins: boolean } | undefined> {
-    const block = this.#blockOf(value, isKnown);
-    const { forMs = 0, times = 1, mostMs = 0 } = this.policies.rule.block ?? {};
-    return chain(block?.decide(mostMs), (began) => {
-      if (began === undefined || began.waitMs === Infinity) return undefined;
-      // another request has begun the block
-      if (!began.allowed) return { ms: began.waitMs, begins: false };
-      const strikes = settled(() => this.#strike(this.keyOf(value, isKnown)));
-      return chain(strikes, (before = 0) => {
-        const ms = Math.min(mostMs, forMs * times ** before);
-        const shortened = settled(() => chain(block?.refund(mostMs - ms), () => ms));
-        return chain(ms < mostMs ? shortened : ms, (is = mostMs) => ({ ms: is, begins: true }));
-      });
-    });
-  }
-
-  /** Counts a block. @returns how many there were before; each renews them all, so the count ends after a quiet time */
-  #strike(key: string): Maybe<number> {
-    const strikes = this.#strikes?.for(key);
-    if (strikes === undefined) return 0;
-    return chain(strikes.peek(), ({ limit, remaining }) =>
-      chain(strikes.reset(), () =>
-        chain(
-          strikes.tryAcquire(Math.min(MOST_STRIKES, limit - remaining + 1)),
-          () => limit - remaining,
-        ),
-      ),
-    );
-  }
-
   /** Forgets what an actor has used, and ends its block. */
   async reset(value: string, nowMs: number): Promise<void> {
     const resets = [true, false].flatMap((isKnown) => [
       this.for(value, isKnown, nowMs)?.reset(),
-      this.#blockOf(value, isKnown)?.reset(),
-      this.#strikes?.for(this.keyOf(value, isKnown)).reset(),
+      this.blocks?.reset(this.keyOf(value, isKnown)),
     ]);
     await Promise.all(resets);
   }
@@ -294,7 +234,7 @@ export class Limits {
   async close(): Promise<void> {
     const all = [this.own, ...this.overrides.values()].map(({ limiters }) => limiters);
     await Promise.all(
-      [...all, this.#blocks, this.#strikes].map((keys) =>
+      [...all, ...(this.blocks?.limiters ?? [])].map((keys) =>
         keys instanceof RedisLimiter ? keys.close() : undefined,
       ),
     );
@@ -313,16 +253,6 @@ export class Limits {
       if (used > 0) is.tryAcquire(used);
     }
   }
-}
-
-/** While Redis is away each process blocks by itself: a share of a block would be longer. */
-const EACH = { instances: 1 };
-
-/** With more, blocks are as long as they get. */
-const MOST_STRIKES = 64;
-
-function isSameBlock(one: Block, other: Block | undefined): boolean {
-  return one.forMs === other?.forMs && one.times === other.times && one.mostMs === other.mostMs;
 }
 
 /** Returns Unix time, ms, as the clock has it. */

@@ -381,4 +381,26 @@ test("a refund that Redis does not answer ends in no error", async () => {
   await gateway.close();
 });
 
+test("a block that grows is one block for all instances, and as long on Redis as in a process", async () => {
+  const clock = new FakeClock();
+  const text = `{ url: /, rules: [{ actor: account, unit: hour, rpu: 1, scope: global, name: r,
+    block: { for: 10m, times: 3, most: 1h } }] }`;
+  const both = await Promise.all([open(text, { clock }), open(text, { clock })]);
+  const [one, other] = both as [Gateway, Gateway];
+  const ann = () => request("/", { headers: { account: "ann" } });
+  const lengths = [];
+  for (let i = 0; i < 4; i++) {
+    const asked = [one, other, one, other, one].map((gateway) => gateway.check(ann()));
+    const refused = (await Promise.all(asked)).filter(({ allowed }) => !allowed);
+    assert.is(refused.length, 4);
+    const { retryMs } = await other.check(ann());
+    lengths.push(retryMs / 60_000);
+    await clock.advance(retryMs - 1);
+    assert.not((await one.check(ann())).allowed);
+    await clock.advance(1);
+  }
+  assert.equal(lengths, [10, 30, 60, 60]);
+  await Promise.all(both.map((gateway) => gateway.close()));
+});
+
 test.run();

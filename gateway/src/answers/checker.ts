@@ -29,13 +29,6 @@ export interface CheckResult {
   readonly paces?: readonly Pace[] | undefined;
 }
 
-/** The result for a request that nothing limits. */
-export const PASSED: CheckResult = Object.freeze({
-  allowed: true,
-  retryMs: 0,
-  outcomes: Object.freeze([]),
-});
-
 /** A limit on the bytes of a response. */
 export interface Pace {
   /** Its permits are bytes. */

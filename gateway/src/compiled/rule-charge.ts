@@ -57,8 +57,7 @@ export class RuleCharge implements Charge<RequestRule> {
     if (this.limiter === undefined || !isPossible) {
       return stated(rule.name, false, { limit: 0, remaining: 0, waitMs: Infinity });
     }
-    if (rule.block === undefined) return undefined;
-    return chain(limits.blockedFor(this.actor, this.#isKnown), (waitMs) =>
+    return chain(limits.blocks?.leftOf(this.#key), (waitMs = 0) =>
       waitMs > 0 ? stated(rule.name, false, { limit: 1, remaining: 0, waitMs }) : undefined,
     );
   }
@@ -83,13 +82,12 @@ export class RuleCharge implements Charge<RequestRule> {
 
   /** Blocks the actor if it has used up the limit for good. */
   refused(decision: Decision): Maybe<Decision | undefined> {
-    const { limits, rule } = this.limit;
-    if (rule.block === undefined) return undefined;
+    const { blocks, inFlight } = this.limit.limits;
+    if (blocks === undefined) return undefined;
     // permits of requests that are being answered may yet be given back
-    const inFlight = limits.inFlight.permitsOf(this.#key);
-    if (decision.remaining + inFlight >= this.cost) return undefined;
+    if (decision.remaining + inFlight.permitsOf(this.#key) >= this.cost) return undefined;
     return chain(
-      settled(() => limits.block(this.actor, this.#isKnown)),
+      settled(() => blocks.begin(this.#key)),
       (block) => {
         // after a failure the limit itself still refuses it
         if (block === undefined) return undefined;

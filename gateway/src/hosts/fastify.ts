@@ -157,7 +157,7 @@ function limitOrPlug(
       const route = checkObject("config.rateLimit", said);
       const known = own.get(route);
       if (known !== undefined) return known;
-      const { limiter: other = limiter, ...more } = route as Partial<FastifyRouteLimit>;
+      const { limiter: other = limiter, ...more } = route as FastifyRouteLimit;
       const made = handlerOf(limitFilter(other, { ...rest, ...more }));
       own.set(route, made);
       return made;
@@ -186,7 +186,7 @@ const NO_ROUTES = "(empty tree)";
 
 /** What a route may say in its `config.rateLimit`: options in place of the plugin's, or a limiter of its own. */
 export interface FastifyRouteLimit<Req = FastifyRequest> extends HostLimitOptions<Req> {
-  readonly limiter: Limiter | LimiterByKey;
+  readonly limiter?: Limiter | LimiterByKey | undefined;
 }
 
 function rateLimitOf(config: unknown): unknown {

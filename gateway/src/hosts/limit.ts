@@ -6,7 +6,7 @@ import { type Limiter, PermitsExceedCapacityError, systemClock } from "smooth-li
 import { type AddressActor, fromAddress } from "../actors/address.ts";
 import { detachable, type GuardedCall, guardedCall, type Report } from "../actors/guarded.ts";
 import { localKey } from "../actors/key.ts";
-import { type Checker, type CheckResult, PASSED } from "../answers/checker.ts";
+import type { Checker, CheckResult } from "../answers/checker.ts";
 import { COUNTS } from "../answers/counted.ts";
 import {
   aboveZero,
@@ -23,7 +23,7 @@ import { chain, isThenable, type Maybe, orElse } from "../ground/maybe.ts";
 import type { Charge, Passed } from "../pipeline/limit.ts";
 import { Pipeline } from "../pipeline/pipeline.ts";
 import type { GatewayRequest } from "../request.ts";
-import { type CountedRule, stated, verdictOfOne } from "../verdict.ts";
+import { type CountedRule, NO_RULE, stated, verdictOfOne } from "../verdict.ts";
 import {
   checkDecision,
   isByKey,
@@ -158,7 +158,7 @@ class LimitChecker implements Checker {
   check(request: GatewayRequest, report?: Report): Maybe<CheckResult> {
     if (this.#skip === undefined) return this.#ask(request, report);
     return chain(this.#skip(request, report), (skips) =>
-      skips === true ? PASSED : this.#ask(request, report),
+      skips === true ? NO_RULE : this.#ask(request, report),
     );
   }
 
@@ -181,7 +181,7 @@ class LimitChecker implements Checker {
     request: GatewayRequest,
     report: Report | undefined,
   ): Maybe<CheckResult> {
-    if (cost === 0) return PASSED;
+    if (cost === 0) return NO_RULE;
     const key = this.#keyFor(value, request);
     const passed = request.onAnswered && this.#settling;
     if (limit === undefined || limit === null) {

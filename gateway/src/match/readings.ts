@@ -92,7 +92,7 @@ export interface Readings {
  */
 export function readTarget(target: string, known: ReadonlySet<string>): Readings | Parts {
   // URL parsers ignore these characters; to other servers they are letters
-  const visible = target.replace(/[\t\n\r]/g, "");
+  const visible = target.replace(/^[\0- ]+|[\t\n\r]/g, "");
   const whole = withoutOrigin(visible);
   const end = whole.indexOf("?");
   let raw = end < 0 ? whole : whole.slice(0, end);

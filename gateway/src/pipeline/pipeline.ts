@@ -5,7 +5,7 @@
  * 2. **Closed.** Limits that refuse it whatever was used: a rate of 0, a block, a cost that never passes.
  * 3. **Permits.** `takeFromAll` asks all limits for requests per time: all of them grant it, or none is charged.
  *    A shadow rule never refuses: it is charged if it lets the request pass and the request does pass.
- * 4. **The line.** A request that must wait passes when all lines have released it.
+ * 4. **The wait.** A request that must wait passes when the queues of all limits have released it.
  * 5. **After.** Permits that may be given back when the response is known, the block of a refused actor, and the
  *    paces of the response.
  *
@@ -20,7 +20,6 @@ import {
 } from "smooth-limiter";
 import type { Report } from "../actors/guarded.ts";
 import { all, chain, type Maybe, orElse, settled } from "../ground/maybe.ts";
-import type { Place } from "../places.ts";
 import type { GatewayRequest } from "../request.ts";
 import {
   type CountedRule,
@@ -33,6 +32,7 @@ import {
   withWait,
 } from "../verdict.ts";
 import type { Answered, Charge, PaceLimit, PlaceLimit, Stages } from "./limit.ts";
+import { inTurn, Visit } from "./visit.ts";
 
 export class Pipeline {
   readonly #waiting = new Set<Reservation>();
@@ -193,28 +193,31 @@ export class Pipeline {
     );
   }
 
-  /** Returns how long the request has waited, ms, when all lines have released it. */
+  /** Returns how long the request has waited, ms, when all queues have released it. */
   #released(taken: TakenFromAll, request: GatewayRequest): Maybe<number> {
-    const lines = taken.results.flatMap((result) => {
+    const reservations = taken.results.flatMap((result) => {
       const reservation = result?.reservation;
       return reservation !== undefined && reservation.waitMs > 0 ? [reservation] : [];
     });
-    if (lines.length === 0) return 0;
+    if (reservations.length === 0) return 0;
     // read only here, because servers create the signal on first access
-    return this.#wait(lines, request.signal).catch(async (error: unknown) => {
+    return this.#wait(reservations, request.signal).catch(async (error: unknown) => {
       await taken.undo();
       throw error;
     });
   }
 
-  async #wait(lines: readonly Reservation[], signal: AbortSignal | undefined): Promise<number> {
-    for (const line of lines) this.#waiting.add(line);
+  async #wait(
+    reservations: readonly Reservation[],
+    signal: AbortSignal | undefined,
+  ): Promise<number> {
+    for (const reservation of reservations) this.#waiting.add(reservation);
     try {
-      const waits = lines.map((line) => line.ready({ signal }));
+      const waits = reservations.map((reservation) => reservation.ready({ signal }));
       if (this.#isClosed) this.rejectWaiting();
       return Math.max(...(await Promise.all(waits)));
     } finally {
-      for (const line of lines) this.#waiting.delete(line);
+      for (const reservation of reservations) this.#waiting.delete(reservation);
     }
   }
 }
@@ -294,60 +297,6 @@ function withPaces<R extends CountedRule>(
     const known = present(paces);
     return known.length === 0 ? verdict : { ...verdict, paces: known };
   });
-}
-
-/** A request on its way through the limits for connections. */
-class Visit<R extends CountedRule> {
-  readonly outcomes: Outcome<R>[] = [];
-  readonly #request: GatewayRequest;
-  readonly #report: Report | undefined;
-  readonly #places: Place[] = [];
-  isRefused = false;
-
-  constructor(request: GatewayRequest, report: Report | undefined) {
-    this.#request = request;
-    this.#report = report;
-  }
-
-  /** Takes places, which are free again when the request is over, whatever ends it. */
-  enter(limits: readonly PlaceLimit<R>[]): Maybe<void> {
-    const turn = inTurn(limits, this.#request);
-    const next = (at: number): Maybe<void> => {
-      const limit = turn[at];
-      if (limit === undefined || this.isRefused) return;
-      return chain(limit.enter(this.#request, this.#report), (entered) => {
-        if (entered !== undefined) this.#note(entered.outcome, entered.place);
-        return next(at + 1);
-      });
-    };
-    return next(0);
-  }
-
-  #note(outcome: Outcome<R>, place: Place | undefined): void {
-    this.outcomes.push(outcome);
-    if (place !== undefined) {
-      this.#places.push(place);
-      this.#request.onClose?.(place.leave);
-    } else if (isRefusal(outcome)) {
-      this.isRefused = true;
-      this.leave();
-    }
-  }
-
-  /** Frees all places that the request has taken. Does nothing if they are free already. */
-  leave(): void {
-    for (const place of this.#places.splice(0)) place.leave();
-  }
-}
-
-function inTurn<R extends CountedRule>(
-  limits: readonly PlaceLimit<R>[],
-  request: GatewayRequest,
-): readonly PlaceLimit<R>[] {
-  // without a report of the end, and without an age, a place would never be free again
-  const isReported = request.onClose !== undefined;
-  const applying = limits.filter(({ endsByItself }) => isReported || endsByItself);
-  return applying.length < 2 ? applying : [...applying].sort((a, b) => a.turn - b.turn);
 }
 
 function present<T>(list: readonly (T | undefined)[]): readonly T[] {

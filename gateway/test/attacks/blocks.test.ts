@@ -6,6 +6,7 @@ import { suite } from "../../../test/support/suite.ts";
 import { createGateway, fetchGateway, type Gateway, readRules } from "../../src/index.ts";
 import { EVERY } from "../support/http/ask.ts";
 import { allGone, hasLeft, openStreams, pipeline, until } from "../support/http/raw-clients.ts";
+import { request } from "../support/http/request.ts";
 import { HTTP2_HOSTS } from "../support/http/servers.ts";
 
 const RULES = `
@@ -107,13 +108,7 @@ test("a client that invents actors does not lift a block that has grown", async 
     clock,
     maxKeys: 300,
   });
-  const ask = async (who: string) =>
-    gateway.check({
-      method: "GET",
-      url: "/",
-      remoteAddress: "192.0.2.1",
-      header: (name) => (name === "who" ? who : undefined),
-    });
+  const ask = async (who: string) => gateway.check(request("/", { headers: { who } }));
   for (let i = 0; i < 2; i++) {
     while ((await ask("mallory")).allowed);
     await clock.advance(600_000);
@@ -136,14 +131,7 @@ test("a client that fills the table of blocks does not lift the limit itself", a
     whenFull: "refuse",
   });
   const ask = async (who: string) =>
-    (
-      await gateway.check({
-        method: "GET",
-        url: "/",
-        remoteAddress: "192.0.2.1",
-        header: (name) => (name === "who" ? who : undefined),
-      })
-    ).allowed;
+    (await gateway.check(request("/", { headers: { who } }))).allowed;
   let passed = 0;
   for (let i = 0; i < 40; i++) {
     const own = [];

@@ -63,6 +63,8 @@ test("no known trick bypasses a rule", () => {
     ..."http://x/sample http://x//sample HTTP:\\\\x\\sample http://x/../sample http:///sample".split(
       " ",
     ),
+    "  SAMPLE",
+    "\x01 http://x/sample",
     "/sam\tple",
     "/sample\n",
     "/sample/%zz",
