@@ -3,9 +3,10 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { Cluster, Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { ask, until } from "../../scripts/redis/ask.ts";
-import { startCluster } from "../../scripts/redis/cluster.ts";
-import { startProxy } from "../../scripts/redis/proxy.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { ask, until } from "../support/redis/ask.ts";
+import { startCluster } from "../support/redis/cluster.ts";
+import { startProxy } from "../support/redis/proxy.ts";
 import {
   freshUrl,
   promote,
@@ -13,8 +14,7 @@ import {
   sharedRedis,
   startRedis,
   startReplica,
-} from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
+} from "../support/redis/server.ts";
 import { suite } from "../support/suite.ts";
 
 /** Calls `use` with a client of ioredis that does not retry. */
@@ -155,7 +155,7 @@ servers("the shared server gives each client a database of its own", async () =>
 
 servers("no server outlives a process that is killed", async () => {
   const code = `
-    import { startRedis } from ${JSON.stringify(new URL("../../scripts/redis/server.ts", import.meta.url))};
+    import { startRedis } from ${JSON.stringify(new URL("../support/redis/server.ts", import.meta.url))};
     const { port, dir } = await startRedis();
     console.log(JSON.stringify({ port, dir }));
     setInterval(() => {}, 1000);
