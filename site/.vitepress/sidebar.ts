@@ -1,7 +1,7 @@
 // The pages by task. A page that is in no group is an error, so that none is lost.
 
 import { readdirSync, readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -10,53 +10,70 @@ const root = fileURLToPath(new URL("../../", import.meta.url));
 const GROUPS: Readonly<
   Record<string, readonly (string | readonly [page: string, text: string])[]>
 > = {
-  Start: ["docs/get-started", ["docs/choose", "Which algorithm?"], ["playground", "Playground"]],
+  Start: [
+    "docs/get-started",
+    "docs/how-it-works",
+    "docs/choose-numbers",
+    ["docs/choose", "Which algorithm?"],
+    ["playground", "Playground"],
+  ],
   "Use it": [
     ["docs/fetch", "Calls to an API"],
     "docs/job-queues",
+    "docs/bullmq",
     "docs/streams",
     ["docs/llm", "Language models"],
-    "docs/fair",
+    "docs/per-key",
+    ["docs/fair", "Fair order"],
     "docs/concurrency",
     "docs/recipes",
     "docs/testing",
   ],
   "HTTP servers": [
     ["gateway/README", "The gateway"],
+    ["gateway/docs/http", "In your server"],
     "gateway/docs/gateway",
-    "gateway/docs/http",
     "gateway/docs/options",
-    "gateway/docs/security",
-    "gateway/docs/nginx",
+    ["gateway/docs/security", "Security"],
   ],
-  "Share one limit": ["docs/redis", "docs/stores", ["docs/availability", "Outages"]],
+  "Share one limit": [
+    ["docs/redis", "Redis"],
+    "docs/postgres",
+    "docs/stores",
+    ["docs/availability", "Outages"],
+  ],
   "Run it": [
     ["docs/diagnostics", "Monitoring"],
+    "docs/production",
+    "docs/troubleshooting",
+    "docs/serverless",
+    "docs/kubernetes",
     "docs/runtimes",
     ["cli/README", "The command line"],
-    "cli/docs/cli",
+    ["cli/docs/cli", "Its commands"],
   ],
   Reference: [
     ["docs/README", "By question"],
     "docs/api",
-    "docs/guarantees",
+    ["docs/guarantees", "Guarantees"],
+    "docs/glossary",
     ["bench/RESULTS", "Benchmarks"],
     ["bench/README", "How they are measured"],
     ["examples/README", "Examples"],
   ],
   "Coming from": [
-    "docs/from-bottleneck",
-    "docs/from-p-throttle",
-    "docs/from-limiter",
-    "docs/from-rate-limiter-flexible",
-    "docs/from-upstash",
-    "gateway/docs/from-express-rate-limit",
-    "gateway/docs/from-fastify-rate-limit",
-    "gateway/docs/from-nestjs-throttler",
-    "docs/from-guava",
-    "docs/from-go-rate",
-    "docs/from-lua-resty-limit-traffic",
-    "docs/from-redis-cell",
+    ["docs/from-bottleneck", "bottleneck"],
+    ["docs/from-p-throttle", "p-throttle"],
+    ["docs/from-limiter", "limiter"],
+    ["docs/from-rate-limiter-flexible", "rate-limiter-flexible"],
+    ["docs/from-upstash", "@upstash/ratelimit"],
+    ["gateway/docs/from-express-rate-limit", "express-rate-limit"],
+    ["gateway/docs/from-fastify-rate-limit", "@fastify/rate-limit"],
+    ["gateway/docs/from-nestjs-throttler", "@nestjs/throttler"],
+    ["gateway/docs/nginx", "nginx"],
+    ["docs/from-guava", "Guava"],
+    ["docs/from-go-rate", "Go's x/time/rate"],
+    ["docs/other-ecosystems", "lua-resty, redis-cell"],
   ],
   "The project": ["README", "CHANGELOG", "CONTRIBUTING", "ARCHITECTURE", "SECURITY"],
 };
@@ -86,7 +103,5 @@ export const sidebar = Object.entries(GROUPS).map(([text, pages]) => ({
 function headingOf(page: string): string {
   const text = readFileSync(join(root, `${page}.md`), "utf8");
   const [, heading = page] = /^# (.+)$/m.exec(text) ?? [];
-  return dirname(page).startsWith("gateway") && heading === "Changelog"
-    ? "Changelog of the gateway"
-    : heading.replaceAll("`", "");
+  return heading.replaceAll("`", "");
 }

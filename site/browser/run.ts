@@ -111,12 +111,28 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       });
     }
   },
-  "the search finds a page": async () => {
+  "the search finds the page that answers": async () => {
+    const pages = {
+      slidingLog: "docs/choose",
+      "429": "docs/troubleshooting",
+      serverless: "docs/serverless",
+      lambda: "docs/serverless",
+      kubernetes: "docs/kubernetes",
+      troubleshooting: "docs/troubleshooting",
+      alerts: "docs/production",
+      retries: "docs/fetch",
+      redirects: "docs/troubleshooting",
+      "several processes": "docs/choose-numbers",
+      burst: "docs/choose-numbers",
+      glossary: "docs/glossary",
+    };
     await onPage({}, async (page) => {
       await ready(page, "/");
       await page.locator(".VPNavBarSearch button").first().click();
-      await page.locator("#localsearch-input").fill("slidingLog");
-      await page.locator(".VPLocalSearchBox .result").first().waitFor();
+      for (const [words, wanted] of Object.entries(pages)) {
+        await page.locator("#localsearch-input").fill(words);
+        await page.locator(`.VPLocalSearchBox .result[href*="/${wanted}"]`).first().waitFor();
+      }
     });
   },
   "each configuration: the numbers of the page are those of Node": async () => {
