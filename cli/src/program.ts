@@ -35,7 +35,8 @@ Examples:
   $ smooth-limiter replay rules.yaml app.jsonl --field time=at --field tenant=org.id
 ${EXIT_CODES}`;
 
-/** The exit code for wrong usage, or a file that cannot be used. */
+/** The exit codes: a command found something that its user must know; wrong usage, or a file that cannot be used. */
+const FINDINGS = 1;
 const CANNOT = 2;
 
 /**
@@ -47,8 +48,8 @@ const CANNOT = 2;
  */
 export async function run(args: readonly string[], io: Io): Promise<number> {
   let code = 0;
-  const program = newProgram(io, (is) => {
-    code = is;
+  const program = newProgram(io, () => {
+    code = FINDINGS;
   });
   try {
     await program.parseAsync([...args], { from: "user" });
@@ -63,7 +64,8 @@ export async function run(args: readonly string[], io: Io): Promise<number> {
   }
 }
 
-function newProgram(io: Io, exit: (code: number) => void): Command {
+/** @param fail is called if a command found something that its user must know */
+function newProgram(io: Io, fail: () => void): Command {
   const program = new Command("smooth-limiter")
     .description(
       "Checks rules of the gateway, replays access logs against them, and shows limiters on Redis.",
@@ -101,7 +103,7 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
     .option("--json", "the findings as JSON")
     .addHelpText("after", CHECK_HELP)
     .action(async (paths: readonly string[], options: CheckOptions) => {
-      exit(await check(paths, options, io));
+      if (!(await check(paths, options, io))) fail();
     });
 
   program
@@ -137,9 +139,9 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
     .addHelpText("after", REPLAY_HELP)
     .action(async (rules: string, log: string, { field, hold, ...options }: ReplayFlags) => {
       const fields = withFields(field);
-      exit(await replay(rules, log, { ...options, fields, holdMs: hold * 1000 }, io));
+      await replay(rules, log, { ...options, fields, holdMs: hold * 1000 }, io);
     });
-  addRedisCommands(program, io, exit);
+  addRedisCommands(program, io, fail);
   return program;
 }
 

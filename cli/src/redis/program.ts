@@ -6,7 +6,7 @@ import { type RedisOptions, withRedis } from "./connect.ts";
 import { type ListOptions, list, show, type WatchOptions, watch } from "./views.ts";
 
 /** Adds `redis` and its commands to the program. */
-export function addRedisCommands(program: Command, io: Io, exit: (code: number) => void): void {
+export function addRedisCommands(program: Command, io: Io, fail: () => void): void {
   const redis = program
     .command("redis")
     .description("shows and changes what limiters have stored on Redis");
@@ -32,9 +32,9 @@ export function addRedisCommands(program: Command, io: Io, exit: (code: number) 
       );
   const KEY = ["<key>", "as ls prints it, such as l:github"] as const;
 
-  listing("ls", "lists the limiters and their state").action(async (options: ListOptions) => {
-    exit(await withRedis(options.url, io, (redis) => list(redis, options, io)));
-  });
+  listing("ls", "lists the limiters and their state").action((options: ListOptions) =>
+    withRedis(options.url, io, (redis) => list(redis, options, io)),
+  );
   listing("watch", "prints the list repeatedly")
     .option("--every <ms>", "ms between two lists", positive, 1000)
     .option(
@@ -43,25 +43,22 @@ export function addRedisCommands(program: Command, io: Io, exit: (code: number) 
       wholeNumber(0, 999_999),
       0,
     )
-    .action(async (options: WatchOptions) => {
-      exit(await watch(options, io));
-    });
+    .action((options: WatchOptions) => watch(options, io));
   command("show", "shows one limiter: its numbers, and the holders of its leases")
     .argument(...KEY)
     .action(async (key: string, options: RedisOptions) => {
-      exit(await withRedis(options.url, io, (redis) => show(redis, key, options, io)));
+      if (!(await withRedis(options.url, io, (redis) => show(redis, key, options, io)))) fail();
     });
 
   const change = (name: string, description: string, plan: Plan) => {
     const added = command(name, description)
       .argument(...KEY)
       .option("--dry-run", "prints the change without making it");
-    return added.action(async (key: string, value: number) => {
+    return added.action((key: string, value: number) => {
       const options = added.opts<ChangeOptions>();
-      const code = await withRedis(options.url, io, async (redis) =>
+      return withRedis(options.url, io, async (redis) =>
         make(key, await plan(redis, key, value, options), options, io),
       );
-      exit(code);
     });
   };
   addRateChanges(change);
