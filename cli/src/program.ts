@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
 import { type CheckOptions, check } from "./check/check.ts";
 import { CliError, colorsOf, type Io, printable } from "./io.ts";
-import { listed, seconds, wholeNumber } from "./options.ts";
+import { repeatable, seconds, wholeNumber } from "./options.ts";
 import { addRedisCommands } from "./redis/program.ts";
 import { DEFAULT_FIELDS, type Fields } from "./replay/log-entry.ts";
 import { type ReplayOptions, replay } from "./replay/replay.ts";
@@ -87,19 +87,9 @@ function newProgram(io: Io, fail: () => void): Command {
     .argument("<rules...>", 'files of rules; "-" is stdin')
     .option("--strict", "warnings count as errors")
     .option("--redis", "the gateway has Redis, so scope global is allowed")
-    .option(
-      "--actor <name>",
-      "an actor that the application registers; may be repeated",
-      listed,
-      [],
-    )
-    .option(
-      "--actor-kind <name>",
-      "a kind of actors that it registers; may be repeated",
-      listed,
-      [],
-    )
-    .option("--cost <name>", "a function that it registers for costs; may be repeated", listed, [])
+    .addOption(repeatable("--actor <name>", "an actor that the application registers"))
+    .addOption(repeatable("--actor-kind <name>", "a kind of actors that it registers"))
+    .addOption(repeatable("--cost <name>", "a function that it registers for costs"))
     .option("--json", "the findings as JSON")
     .addHelpText("after", CHECK_HELP)
     .action(async (paths: readonly string[], options: CheckOptions) => {
@@ -114,17 +104,17 @@ function newProgram(io: Io, fail: () => void): Command {
     .option("--json", "the report as JSON")
     .option("--html <file>", "also writes a report with charts to this file")
     .option("--top <count>", "how many actors of each rule to list", wholeNumber(0, 9999), 10)
-    .option(
-      "--field <name=field>",
-      "the field of JSON lines with the time, address, forwarded (a forwarded-for list), method, url, status, account or another actor; may be repeated",
-      listed,
-      [],
+    .addOption(
+      repeatable(
+        "--field <name=field>",
+        "the field of JSON lines with the time, address, forwarded (a forwarded-for list), method, url, status, account or another actor",
+      ),
     )
-    .option(
-      "--cost <name>",
-      "a function that the application registers for costs, which counts as 1; may be repeated",
-      listed,
-      [],
+    .addOption(
+      repeatable(
+        "--cost <name>",
+        "a function that the application registers for costs, which counts as 1",
+      ),
     )
     .option(
       "--trusted-proxies <count>",
@@ -158,16 +148,14 @@ function version(): string {
 
 /** A field that is given with `--field` replaces the default names of that field. */
 function withFields(given: readonly string[]): Fields {
-  const actors: Record<string, readonly string[]> = { ...DEFAULT_FIELDS.actors };
-  const own: Record<string, readonly string[]> = {};
+  const { actors: defaultActors, ...defaults } = DEFAULT_FIELDS;
+  const [fields, actors] = [{ ...defaults }, { ...defaultActors }];
   for (const each of given) {
     const [, name = "", field = ""] = /^([^=]+)=(.+)$/s.exec(each) ?? [];
     if (name === "") {
       throw new CliError(`--field ${each}: it must be name=field, such as time=ts`);
     }
-    if (["time", "address", "forwarded", "method", "url", "status"].includes(name))
-      own[name] = [field];
-    else actors[name] = [field];
+    Object.assign(Object.hasOwn(fields, name) ? fields : actors, { [name]: [field] });
   }
-  return { ...DEFAULT_FIELDS, ...own, actors };
+  return { ...fields, actors };
 }

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { Io } from "../io.ts";
-import { listed, positive, wholeNumber } from "../options.ts";
+import { positive, repeatable, wholeNumber } from "../options.ts";
 import { addLimitChanges, addRateChanges, type ChangeOptions, make, type Plan } from "./changes.ts";
 import { type RedisOptions, withRedis } from "./connect.ts";
 import { type ListOptions, list, show, type WatchOptions, watch } from "./views.ts";
@@ -18,11 +18,8 @@ export function addRedisCommands(program: Command, io: Io, fail: () => void): vo
       .option("--json", "the result as JSON");
   const listing = (name: string, description: string) =>
     command(name, description)
-      .option(
-        "--prefix <text>",
-        "lists keys with this prefix; default l:, c: and g:; may be repeated",
-        listed,
-        [],
+      .addOption(
+        repeatable("--prefix <text>", "lists keys with this prefix").default([], "l:, c: and g:"),
       )
       .option(
         "--top <count>",
