@@ -7,7 +7,7 @@
  */
 import { Redis } from "ioredis";
 import { type CasBackend, casStore, StoreRateLimiter } from "smooth-limiter/store";
-import { startRedis } from "../scripts/redis/server.ts";
+import { startRedis } from "../test/support/redis/server.ts";
 import { short } from "./lib/options.ts";
 import { table } from "./lib/report.ts";
 

@@ -13,7 +13,7 @@ import { RateLimiterPostgres } from "rate-limiter-flexible";
 import { fixedWindow } from "smooth-limiter";
 import { postgresStore } from "smooth-limiter/postgres";
 import { StoreLimiter } from "smooth-limiter/store";
-import { PostgresServer } from "../scripts/postgres.ts";
+import { PostgresServer } from "../test/support/postgres.ts";
 import { short } from "./lib/options.ts";
 import { table, target, times } from "./lib/report.ts";
 import { median } from "./lib/stats.ts";

@@ -7,7 +7,7 @@ import { Redis } from "ioredis";
 import { RateLimiterRedis } from "rate-limiter-flexible";
 import { RateLimiter } from "smooth-limiter";
 import { RedisRateLimiter } from "smooth-limiter/redis";
-import { startRedis } from "../scripts/redis/server.ts";
+import { startRedis } from "../test/support/redis/server.ts";
 import { compare } from "./lib/compare.ts";
 import { short } from "./lib/options.ts";
 import { driftOf } from "./lib/pace.ts";

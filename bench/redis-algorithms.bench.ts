@@ -18,7 +18,7 @@ import {
   tokenBucket,
 } from "smooth-limiter";
 import { RedisLimiter } from "smooth-limiter/redis";
-import { startRedis } from "../scripts/redis/server.ts";
+import { startRedis } from "../test/support/redis/server.ts";
 import { target, times } from "./lib/report.ts";
 import { inTurns, perSecond, print, sideBySide } from "./lib/turns.ts";
 

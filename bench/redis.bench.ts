@@ -12,7 +12,7 @@ import { Redis } from "ioredis";
 import { RateLimiterRedis } from "rate-limiter-flexible";
 import { smoothBursty, smoothWarmingUp } from "smooth-limiter";
 import { RedisLimiter } from "smooth-limiter/redis";
-import { startRedis } from "../scripts/redis/server.ts";
+import { startRedis } from "../test/support/redis/server.ts";
 import { short } from "./lib/options.ts";
 import { nanos, table, target, times } from "./lib/report.ts";
 import { median, quantile } from "./lib/stats.ts";

@@ -15,7 +15,7 @@ import { DelayedError, type Job, Queue, Worker } from "bullmq";
 import { Redis } from "ioredis";
 import { allOf, ConcurrencyLimiter, fairShares, smoothBursty } from "smooth-limiter";
 import { RedisLimiter, RedisRateLimiter, type RemoteLimiter } from "smooth-limiter/redis";
-import { freshUrl } from "../scripts/redis/server.ts";
+import { freshUrl } from "../test/support/redis/server.ts";
 
 const RATE = 10;
 const JOBS = { batch: 20, ann: 6, bob: 6 };

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type Job, Queue, RateLimitError, Worker } from "bullmq";
 import { Redis } from "ioredis";
 import { RedisRateLimiter } from "smooth-limiter/redis";
-import { freshUrl } from "../scripts/redis/server.ts";
+import { freshUrl } from "../test/support/redis/server.ts";
 
 const RATE = 20;
 const JOBS = 60;

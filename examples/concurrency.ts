@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { ConcurrencyLimiter } from "smooth-limiter";
 import { RedisConcurrencyLimiter } from "smooth-limiter/redis";
-import { freshUrl } from "../scripts/redis/server.ts";
+import { freshUrl } from "../test/support/redis/server.ts";
 
 const AT_ONCE = 3;
 

@@ -11,7 +11,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { diagnostics, type LimiterStats, RateLimiter } from "smooth-limiter";
 import { RedisRateLimiter } from "smooth-limiter/redis";
-import { startRedis } from "../scripts/redis/server.ts";
+import { startRedis } from "../test/support/redis/server.ts";
 import { DASHBOARD_PAGE } from "./lib/dashboard-page.ts";
 
 const EVERY_MS = 250;

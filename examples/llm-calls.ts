@@ -10,7 +10,7 @@ import { Limiter, smoothBursty } from "smooth-limiter";
 import { limitedFetch } from "smooth-limiter/fetch";
 import { withEstimate } from "smooth-limiter/llm";
 import { RedisLimiter } from "smooth-limiter/redis";
-import { freshUrl } from "../scripts/redis/server.ts";
+import { freshUrl } from "../test/support/redis/server.ts";
 import { type Answer, MINUTE_MS, type Question, startModel } from "./lib/model-server.ts";
 
 const LIMITS = { requests: 40, tokens: 12_000 };

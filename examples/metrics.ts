@@ -15,7 +15,7 @@ import { Redis } from "ioredis";
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import { type Counted, diagnostics, RateLimiter } from "smooth-limiter";
 import { RedisRateLimiter } from "smooth-limiter/redis";
-import { startRedis } from "../scripts/redis/server.ts";
+import { startRedis } from "../test/support/redis/server.ts";
 
 type Limiters = Readonly<Record<string, Counted>>;
 

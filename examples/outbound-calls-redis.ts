@@ -8,7 +8,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
 import { RedisRateLimiter } from "smooth-limiter/redis";
-import { freshUrl } from "../scripts/redis/server.ts";
+import { freshUrl } from "../test/support/redis/server.ts";
 import { startStrictServer } from "./lib/api-server.ts";
 
 const [, , api, key] = process.argv;

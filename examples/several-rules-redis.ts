@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { allOf, fixedWindow, slidingLog } from "smooth-limiter";
 import { RedisLimiter } from "smooth-limiter/redis";
-import { freshUrl } from "../scripts/redis/server.ts";
+import { freshUrl } from "../test/support/redis/server.ts";
 
 const redis = new Redis(process.env.REDIS_URL ?? (await freshUrl()));
 const prefix = `example:${process.pid}:`;

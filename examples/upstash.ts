@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { Redis } from "@upstash/redis";
 import { RedisRateLimiter } from "smooth-limiter/redis";
-import { startRedis } from "../scripts/redis/server.ts";
+import { startRedis } from "../test/support/redis/server.ts";
 import { startUpstash, TOKEN } from "../test/support/redis/upstash-server.ts";
 
 const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token = "" } = process.env;

@@ -1,20 +1,20 @@
-// Plays every fault and prints the measured outcome:
+// Causes every fault and prints the measured outcome:
 //
-//   npm run outages                 plays all faults: two minutes
-//   npm run outages -- half kill    plays the faults whose title contains one of the words
+//   npm run outages                 causes all faults: two minutes
+//   npm run outages -- half kill    causes the faults whose title contains one of the words
 //   npm run outages -- --write      also puts the table into docs/availability.md
 
 import { readFileSync, writeFileSync } from "node:fs";
-import { Crew } from "./outages/crew.ts";
-import type { Ahead, Outcome } from "./outages/outcome.ts";
-import { scenes } from "./outages/scenes.ts";
+import { faults } from "../test/support/outages/faults.ts";
+import type { Ahead, Outcome } from "../test/support/outages/outcome.ts";
+import { Processes } from "../test/support/outages/processes.ts";
 
 const PAGE = "docs/availability.md";
 const BEGIN = "<!-- outages: begin -->\n";
 const END = "<!-- outages: end -->";
 
 const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));
-const chosen = scenes.filter(
+const chosen = faults.filter(
   ({ title }) => words.length === 0 || words.some((word) => title.includes(word)),
 );
 
@@ -67,13 +67,13 @@ function write(table: string): void {
   writeFileSync(PAGE, page.slice(0, before + BEGIN.length) + table + page.slice(after));
 }
 
-const crew = await Crew.start();
+const processes = await Processes.start();
 const lines = [line(HEAD), line(HEAD.map((_, i) => (i === 0 ? "---" : "---:")))];
 console.log(lines.join("\n"));
-for (const scene of chosen) {
-  const printed = line(row(await crew.play(scene)));
+for (const fault of chosen) {
+  const printed = line(row(await processes.run(fault)));
   lines.push(printed);
   console.log(printed);
 }
-await crew.stop();
+await processes.stop();
 if (process.argv.includes("--write")) write(`${lines.join("\n")}\n`);

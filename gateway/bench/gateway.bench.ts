@@ -11,7 +11,7 @@ import { Redis } from "ioredis";
 import { RateLimiterRedis } from "rate-limiter-flexible";
 import { createGateway, fastifyGateway, nodeGateway, readRules } from "smooth-limiter-gateway";
 import { table, target, times } from "../../bench/lib/report.ts";
-import { startRedis } from "../../scripts/redis/server.ts";
+import { startRedis } from "../../test/support/redis/server.ts";
 import { compareInMemory } from "./lib/memory-server.ts";
 import { type Comparison, compareServers, type MakeServer, serveIfApart } from "./lib/servers.ts";
 

@@ -11,7 +11,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import colors from "picocolors";
 import { createGateway, nodeGateway, readRules } from "smooth-limiter-gateway";
-import { startRedis } from "../../scripts/redis/server.ts";
+import { startRedis } from "../../test/support/redis/server.ts";
 
 const RATE = 80;
 const TIMEOUT_MS = 200;

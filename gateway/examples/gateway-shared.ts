@@ -13,7 +13,7 @@ import autocannon from "autocannon";
 import { Redis } from "ioredis";
 import colors from "picocolors";
 import { createGateway, nodeGateway, readRules } from "smooth-limiter-gateway";
-import { startRedis } from "../../scripts/redis/server.ts";
+import { startRedis } from "../../test/support/redis/server.ts";
 
 const INSTANCES = 2;
 const RATE = 40;

@@ -9,7 +9,7 @@ import { Redis } from "ioredis";
 import { allOf, fixedWindow } from "smooth-limiter";
 import { RedisLimiter } from "smooth-limiter/redis";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../scripts/redis/server.ts";
+import { freshUrl } from "../../test/support/redis/server.ts";
 import { suite } from "../../test/support/suite.ts";
 import { createGateway, readRules } from "../src/index.ts";
 import { request } from "./support/http/request.ts";

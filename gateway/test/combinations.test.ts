@@ -2,9 +2,9 @@
 import { Redis } from "ioredis";
 import { diagnostics } from "smooth-limiter";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../scripts/redis/server.ts";
 import { contest } from "../../test/support/limiter/contest.ts";
 import { PATIENT } from "../../test/support/patient.ts";
+import { freshUrl } from "../../test/support/redis/server.ts";
 import { suite } from "../../test/support/suite.ts";
 import { createGateway, readRules } from "../src/index.ts";
 import { request } from "./support/http/request.ts";

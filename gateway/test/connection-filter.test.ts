@@ -2,7 +2,7 @@ import { Redis } from "ioredis";
 import type { RedisClient } from "smooth-limiter/redis";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../scripts/redis/server.ts";
+import { freshUrl } from "../../test/support/redis/server.ts";
 import { suite } from "../../test/support/suite.ts";
 import {
   createGateway,

@@ -4,8 +4,8 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { until } from "../../scripts/redis/ask.ts";
-import { startRedis } from "../../scripts/redis/server.ts";
+import { until } from "../../test/support/redis/ask.ts";
+import { startRedis } from "../../test/support/redis/server.ts";
 import { suite } from "../../test/support/suite.ts";
 import {
   createGateway,

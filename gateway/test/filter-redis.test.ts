@@ -2,9 +2,9 @@ import { Redis } from "ioredis";
 import type { RedisClient, ScriptRunner } from "smooth-limiter/redis";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../scripts/redis/server.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { connect, RemoteClock } from "../../test/support/limiter/remote.ts";
+import { freshUrl } from "../../test/support/redis/server.ts";
 import { suite } from "../../test/support/suite.ts";
 import {
   createGateway,

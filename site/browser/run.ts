@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { parseArgs } from "node:util";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
-import { headlessChromium } from "../../scripts/chromium.ts";
+import { headlessChromium } from "../../test/support/programs/chromium.ts";
 import { fromQuery } from "../model/settings.ts";
 import { simulate } from "../model/simulate.ts";
 import { CONFIGURATIONS } from "../test/configurations.ts";

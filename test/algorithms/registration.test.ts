@@ -1,13 +1,13 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
 import { algorithms } from "../../src/algorithms/index.ts";
 import * as library from "../../src/index.ts";
 import { luaTwins } from "../../src/stores/redis/lua.gen.ts";
 import { begin } from "../support/algorithms/play.ts";
 import { pacedSamples, samplesOf } from "../support/algorithms/samples.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { freshUrl } from "../support/redis/server.ts";
 import { suite } from "../support/suite.ts";
 
 const FOLDER = "src/algorithms";

@@ -2,8 +2,6 @@ import FakeTimers from "@sinonjs/fake-timers";
 import fc from "fast-check";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
 import {
   allOf,
   ConcurrencyLimiter,
@@ -23,6 +21,8 @@ import { FakeClock, memoryStore } from "../../src/testing/index.ts";
 import { onHand } from "../support/limiter/remote.ts";
 import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
 import { PATIENT } from "../support/patient.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { freshUrl } from "../support/redis/server.ts";
 import { suite } from "../support/suite.ts";
 
 const window = (limit: number, windowMs = 1000) => fixedWindow({ limit, windowMs });

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../scripts/redis/server.ts";
 import {
   allOf,
   fixedWindow,
@@ -13,6 +12,7 @@ import { RedisLimiter } from "../../src/redis/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { samplePolicies } from "../support/algorithms/samples.ts";
 import { SlowLimiter } from "../support/limiter/slow-limiter.ts";
+import { freshUrl } from "../support/redis/server.ts";
 import { type Ask, type Asker, type Numbers, type Op, type Spec, Story } from "../support/story.ts";
 import { suite } from "../support/suite.ts";
 

@@ -1,11 +1,11 @@
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { until } from "../../scripts/redis/ask.ts";
-import { freshUrl } from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
 import { type IoredisLike, RedisRateLimiter } from "../../src/redis/index.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { PATIENT } from "../support/patient.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { until } from "../support/redis/ask.ts";
+import { freshUrl } from "../support/redis/server.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("batches of many callers");

@@ -2,9 +2,6 @@
 import { Cluster } from "ioredis";
 import { createCluster } from "redis";
 import * as assert from "uvu/assert";
-import { type RedisCluster, startCluster } from "../../scripts/redis/cluster.ts";
-import type { RedisServer } from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
 import { smoothBursty } from "../../src/index.ts";
 import {
   type RedisClient,
@@ -12,6 +9,9 @@ import {
   type RedisPoliciesOptions,
 } from "../../src/redis/index.ts";
 import { slotOf } from "../../src/stores/redis/cluster-slots.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { type RedisCluster, startCluster } from "../support/redis/cluster.ts";
+import type { RedisServer } from "../support/redis/server.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("many keys on a Cluster, one master silent", { timeoutMs: 120_000 });

@@ -1,8 +1,5 @@
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { until } from "../../scripts/redis/ask.ts";
-import { freshUrl } from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
 import {
   allOf,
   ConcurrencyLimiter,
@@ -25,6 +22,9 @@ import { FakeClock } from "../../src/testing/index.ts";
 import { contest, stateOf } from "../support/limiter/contest.ts";
 import { failure, turn } from "../support/limiter/watch.ts";
 import { PATIENT } from "../support/patient.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { until } from "../support/redis/ask.ts";
+import { freshUrl } from "../support/redis/server.ts";
 import { suite } from "../support/suite.ts";
 
 const HOUR = 3_600_000;

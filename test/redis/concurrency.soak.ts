@@ -10,10 +10,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { until } from "../../scripts/redis/ask.ts";
-import { type RedisServer, startRedis } from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
 import { RedisConcurrencyLimiter, type RedisLease } from "../../src/redis/index.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { until } from "../support/redis/ask.ts";
+import { type RedisServer, startRedis } from "../support/redis/server.ts";
 import { suite } from "../support/suite.ts";
 
 const PROCESSES = 4;

@@ -9,11 +9,6 @@ import { Redis as Valkey } from "iovalkey";
 import { createClient, createClientPool, createCluster } from "redis";
 import * as v5 from "redis-5";
 import * as assert from "uvu/assert";
-import { until } from "../../scripts/redis/ask.ts";
-import { startCluster } from "../../scripts/redis/cluster.ts";
-import { startProxy } from "../../scripts/redis/proxy.ts";
-import { freshUrl, type RedisServer, sharedRedis, startRedis } from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
 import {
   LeaseLostError,
   type RedisClient,
@@ -29,6 +24,11 @@ import { RedisLeaseStore } from "../../src/stores/redis/redis-lease-store.ts";
 import { HandLeaseStore, slotsOf } from "../support/limiter/lease-store.ts";
 import { failure } from "../support/limiter/watch.ts";
 import { PATIENT } from "../support/patient.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { until } from "../support/redis/ask.ts";
+import { startCluster } from "../support/redis/cluster.ts";
+import { startProxy } from "../support/redis/proxy.ts";
+import { freshUrl, type RedisServer, sharedRedis, startRedis } from "../support/redis/server.ts";
 import { suite } from "../support/suite.ts";
 
 const LEASE_MS = 900;

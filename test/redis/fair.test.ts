@@ -1,7 +1,6 @@
 /** Fair limiters on a real Redis: the suite of all limiters, and two processes' worth of clients. */
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { redisServer } from "../../scripts/redis-server.ts";
 import { allOf, fairShares, fixedWindow } from "../../src/index.ts";
 import {
   RedisConcurrencyLimiter,
@@ -14,6 +13,7 @@ import { limiterSuite } from "../local/limiter.suite.ts";
 import { pacedSample } from "../support/algorithms/samples.ts";
 import { connect, RemoteClock, type Watched } from "../support/limiter/remote.ts";
 import { PATIENT } from "../support/patient.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
 import { suite } from "../support/suite.ts";
 
 let watched: Watched;

@@ -16,17 +16,17 @@ import { createServer, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Cluster, Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { until } from "../../scripts/redis/ask.ts";
-import { startCluster } from "../../scripts/redis/cluster.ts";
-import { startProxy } from "../../scripts/redis/proxy.ts";
-import { promote, type RedisServer, startRedis, startReplica } from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
 import type { Reservation } from "../../src/index.ts";
 import {
   type RedisClient,
   RedisRateLimiter,
   StoreUnavailableError,
 } from "../../src/redis/index.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { until } from "../support/redis/ask.ts";
+import { startCluster } from "../support/redis/cluster.ts";
+import { startProxy } from "../support/redis/proxy.ts";
+import { promote, type RedisServer, startRedis, startReplica } from "../support/redis/server.ts";
 import { suite } from "../support/suite.ts";
 
 const RATE = 100;

@@ -1,5 +1,4 @@
 import * as assert from "uvu/assert";
-import { redisServer } from "../../scripts/redis-server.ts";
 import {
   fixedWindow,
   gcra,
@@ -20,6 +19,7 @@ import { pacedPolicies, pacedSample } from "../support/algorithms/samples.ts";
 import { connect, RemoteClock, type Watched } from "../support/limiter/remote.ts";
 import { failure, watch } from "../support/limiter/watch.ts";
 import { PATIENT } from "../support/patient.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
 import { suite } from "../support/suite.ts";
 
 let watched: Watched;

@@ -3,8 +3,6 @@
  */
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { startProxy, type TcpProxy } from "../../scripts/redis/proxy.ts";
-import { sharedRedis } from "../../scripts/redis/server.ts";
 import { smoothBursty, tokenBucket } from "../../src/index.ts";
 import {
   type RedisClient,
@@ -16,6 +14,8 @@ import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { processScript } from "../../src/stores/redis/scripts.ts";
 import { onHand } from "../support/limiter/remote.ts";
 import { PATIENT } from "../support/patient.ts";
+import { startProxy, type TcpProxy } from "../support/redis/proxy.ts";
+import { sharedRedis } from "../support/redis/server.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite('instances: "auto"');

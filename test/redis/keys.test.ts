@@ -1,7 +1,5 @@
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
 import { algorithms } from "../../src/algorithms/index.ts";
 import {
   allOf,
@@ -30,6 +28,8 @@ import type { StoreRequest } from "../../src/stores/store.ts";
 import { TransitionStore } from "../../src/stores/transition-store.ts";
 import { failure } from "../support/limiter/watch.ts";
 import { PATIENT } from "../support/patient.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { freshUrl } from "../support/redis/server.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";
 

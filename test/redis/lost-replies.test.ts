@@ -2,9 +2,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { until } from "../../scripts/redis/ask.ts";
-import { startProxy, type TcpProxy } from "../../scripts/redis/proxy.ts";
-import { type RedisServer, startRedis } from "../../scripts/redis/server.ts";
 import { allOf } from "../../src/index.ts";
 import {
   RedisConcurrencyLimiter,
@@ -13,6 +10,9 @@ import {
   StoreUnavailableError,
 } from "../../src/redis/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
+import { until } from "../support/redis/ask.ts";
+import { startProxy, type TcpProxy } from "../support/redis/proxy.ts";
+import { type RedisServer, startRedis } from "../support/redis/server.ts";
 import { suite } from "../support/suite.ts";
 
 const RATE = 10;

@@ -10,10 +10,10 @@
  * local limiter. `when-unavailable.test.ts` checks in how few steps a call is answered.
  */
 import * as assert from "uvu/assert";
-import { Crew } from "../../scripts/outages/crew.ts";
-import { TIMEOUT_MS } from "../../scripts/outages/limits.ts";
-import { FLAPS, scenes } from "../../scripts/outages/scenes.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
+import { FLAPS, faults } from "../support/outages/faults.ts";
+import { TIMEOUT_MS } from "../support/outages/limits.ts";
+import { Processes } from "../support/outages/processes.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
 import { suite } from "../support/suite.ts";
 
 /** What any step may take on a busy machine, ms. */
@@ -25,18 +25,18 @@ const FEWEST_ABSENCES = 30;
 const BYTES_EACH = 800;
 
 const outages = suite("outages");
-let crew: Crew;
+let processes: Processes;
 
 outages.before(async () => {
   await redisServer();
-  crew = await Crew.start();
+  processes = await Processes.start();
 });
 
-outages.after(() => crew.stop());
+outages.after(() => processes.stop());
 
-for (const scene of scenes) {
-  outages(scene.title, async () => {
-    const outcome = await crew.play(scene);
+for (const fault of faults) {
+  outages(fault.title, async () => {
+    const outcome = await processes.run(fault);
     assert.is(outcome.hung, 0, "calls without an end");
     assert.is(outcome.left, 0, "timers or listeners left behind");
 
@@ -56,13 +56,13 @@ for (const scene of scenes) {
         assert.ok(mostlyMs < 50, `${mode}: ${mostlyMs} ms, but for one in a thousand`);
       // none on a quiet machine, as the table says; on a busy one some time out and detect it one
       // after the other
-      if (scene.returns !== "often")
+      if (fault.returns !== "often")
         assert.ok(turns <= count / 20, `${mode}: ${turns} of ${count} waited for Redis`);
     }
     const { backMs, mostBackMs } = outcome;
     assert.ok(backMs <= mostBackMs + MARGIN_MS, `back after ${backMs} ms`);
 
-    if (scene.title !== FLAPS) return;
+    if (fault.title !== FLAPS) return;
     assert.ok(outcome.absences > FEWEST_ABSENCES, `${outcome.absences} absences`);
     const { heap, timers, listeners } = outcome.grown;
     assert.is(listeners, 0);

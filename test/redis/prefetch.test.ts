@@ -1,5 +1,4 @@
 import * as assert from "uvu/assert";
-import { redisServer } from "../../scripts/redis-server.ts";
 import { fixedWindow } from "../../src/index.ts";
 import {
   LimiterClosedError,
@@ -14,6 +13,7 @@ import { pacedPolicies } from "../support/algorithms/samples.ts";
 import { connect, RemoteClock, type Watched } from "../support/limiter/remote.ts";
 import { failure } from "../support/limiter/watch.ts";
 import { PATIENT } from "../support/patient.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
 import { suite } from "../support/suite.ts";
 
 let watched: Watched;

@@ -19,9 +19,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { startRedis } from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
 import { RedisRateLimiter } from "../../src/redis/index.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { startRedis } from "../support/redis/server.ts";
 import { suite } from "../support/suite.ts";
 
 const WORKERS = 8;

@@ -7,9 +7,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { MASTER, type SentinelGroup, startSentinels } from "../../scripts/redis/sentinels.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
 import { RedisRateLimiter, StoreUnavailableError } from "../../src/redis/index.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { MASTER, type SentinelGroup, startSentinels } from "../support/redis/sentinels.ts";
 import { suite } from "../support/suite.ts";
 
 const RATE = 100;

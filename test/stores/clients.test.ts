@@ -7,11 +7,6 @@ import { createClient, createClientPool, createCluster } from "redis";
 import * as v4 from "redis-4";
 import * as v5 from "redis-5";
 import * as assert from "uvu/assert";
-import { until } from "../../scripts/redis/ask.ts";
-import { type RedisCluster, startCluster } from "../../scripts/redis/cluster.ts";
-import { startProxy } from "../../scripts/redis/proxy.ts";
-import { type RedisServer, startRedis } from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
 import { allOf, fixedWindow, smoothBursty } from "../../src/index.ts";
 import {
   type RedisClient,
@@ -25,6 +20,11 @@ import { type Script, scriptRunner } from "../../src/stores/redis/client.ts";
 import { isPermanent } from "../../src/stores/redis/permanent.ts";
 import { failure } from "../support/limiter/watch.ts";
 import { PATIENT } from "../support/patient.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { until } from "../support/redis/ask.ts";
+import { type RedisCluster, startCluster } from "../support/redis/cluster.ts";
+import { startProxy } from "../support/redis/proxy.ts";
+import { type RedisServer, startRedis } from "../support/redis/server.ts";
 import { startUpstash, TOKEN } from "../support/redis/upstash-server.ts";
 import { suite } from "../support/suite.ts";
 

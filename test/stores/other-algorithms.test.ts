@@ -2,8 +2,6 @@
 import fc from "fast-check";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { algorithms, readPolicies, writePolicies } from "../../src/algorithms/index.ts";
 import {
@@ -23,6 +21,8 @@ import { TransitionStore } from "../../src/stores/transition-store.ts";
 import { memoryStore } from "../../src/testing/index.ts";
 import { LARGEST_REQUEST, pacedSamples, samplesOf } from "../support/algorithms/samples.ts";
 import { PATIENT } from "../support/patient.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { freshUrl } from "../support/redis/server.ts";
 import { MapBackend } from "../support/stores/map-backend.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";

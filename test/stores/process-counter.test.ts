@@ -1,11 +1,11 @@
 import FakeTimers from "@sinonjs/fake-timers";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../scripts/redis/server.ts";
 import { ProcessCounter } from "../../src/stores/process-counter.ts";
 import { type RedisClient, scriptRunner } from "../../src/stores/redis/client.ts";
 import { ProcessCounters } from "../../src/stores/redis/process-counters.ts";
 import { processScript } from "../../src/stores/redis/scripts.ts";
+import { freshUrl } from "../support/redis/server.ts";
 import { suite } from "../support/suite.ts";
 
 const counting = suite("process counter");

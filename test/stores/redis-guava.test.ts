@@ -1,10 +1,10 @@
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
 import { RateLimiter } from "../../src/index.ts";
 import { RedisRateLimiter } from "../../src/redis/index.ts";
 import { type Create, type History, readHistories, replay } from "../support/guava.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { freshUrl } from "../support/redis/server.ts";
 import { suite } from "../support/suite.ts";
 
 const folder = new URL("../fixtures/guava/", import.meta.url);

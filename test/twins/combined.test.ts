@@ -1,8 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { Redis } from "ioredis";
-import { freshUrl } from "../../scripts/redis/server.ts";
-import { redisServer } from "../../scripts/redis-server.ts";
 import { readPolicies, writePolicies } from "../../src/algorithms/index.ts";
 import { BatchCounters, type BatchId, LostReplyError } from "../../src/stores/batch-id.ts";
 import { type ScriptRunner, scriptRunner } from "../../src/stores/redis/client.ts";
@@ -10,6 +8,8 @@ import { RedisStore } from "../../src/stores/redis/redis-store.ts";
 import type { CombinedSubrequest, StoreRequest } from "../../src/stores/store.ts";
 import { TransitionStore } from "../../src/stores/transition-store.ts";
 import { samplePolicies } from "../support/algorithms/samples.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
+import { freshUrl } from "../support/redis/server.ts";
 import { describeState } from "../support/stores/describe-state.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";

@@ -1,6 +1,5 @@
 import fc from "fast-check";
 import * as assert from "uvu/assert";
-import { redisServer } from "../../scripts/redis-server.ts";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { smoothBursty, smoothWarmingUp } from "../../src/algorithms/smooth/smooth.ts";
 import { Limiter } from "../../src/local/limiter.ts";
@@ -8,6 +7,7 @@ import { RateLimiter } from "../../src/local/rate-limiter.ts";
 import { RedisLimiter, RedisRateLimiter } from "../../src/redis/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { connect, RemoteClock, type Watched } from "../support/limiter/remote.ts";
+import { redisServer } from "../support/programs/redis-server.ts";
 import { suite } from "../support/suite.ts";
 
 type Deed =

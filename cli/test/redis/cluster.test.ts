@@ -1,8 +1,8 @@
 import { Cluster } from "ioredis";
 import { RedisConcurrencyLimiter, RedisRateLimiter } from "smooth-limiter/redis";
 import * as assert from "uvu/assert";
-import { type RedisCluster, startCluster } from "../../../scripts/redis/cluster.ts";
 import { PATIENT } from "../../../test/support/patient.ts";
+import { type RedisCluster, startCluster } from "../../../test/support/redis/cluster.ts";
 import { suite } from "../../../test/support/suite.ts";
 import { cli } from "../support/run.ts";
 

@@ -2,7 +2,7 @@ import { Redis } from "ioredis";
 import { gcra } from "smooth-limiter";
 import { type RedisClient, RedisLimiter } from "smooth-limiter/redis";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../../scripts/redis/server.ts";
+import { freshUrl } from "../../../test/support/redis/server.ts";
 import { suite } from "../../../test/support/suite.ts";
 import { createGateway, type HostOptions, readRules } from "../../src/index.ts";
 import { type ask1, EVERY } from "../support/http/ask.ts";

@@ -7,7 +7,7 @@ import { Redis } from "ioredis";
 import { createClient } from "redis";
 import type { RedisSubscriber } from "smooth-limiter/redis";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../../scripts/redis/server.ts";
+import { freshUrl } from "../../../test/support/redis/server.ts";
 import { suite } from "../../../test/support/suite.ts";
 import {
   createGateway,

@@ -2,7 +2,6 @@
 
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../../scripts/redis/server.ts";
 import { limitedFetch } from "../../../src/adapters/fetch/index.ts";
 import { RateLimiter } from "../../../src/index.ts";
 import { RedisRateLimiter } from "../../../src/redis/index.ts";
@@ -10,6 +9,7 @@ import { httpServer } from "../../support/fetch/http-server.ts";
 import { bursts, WindowCounter } from "../../support/fetch/window-server.ts";
 import { failure } from "../../support/limiter/watch.ts";
 import { PATIENT } from "../../support/patient.ts";
+import { freshUrl } from "../../support/redis/server.ts";
 import { suite } from "../../support/suite.ts";
 
 const test = suite("limited fetch, real servers");

@@ -1,12 +1,12 @@
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../../scripts/redis/server.ts";
 import { type EstimateOptions, withEstimate } from "../../../src/adapters/llm/index.ts";
 import { Limiter, type Permits, tokenBucket } from "../../../src/index.ts";
 import { RedisLimiter, StoreUnavailableError } from "../../../src/redis/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { failure, turn, watch } from "../../support/limiter/watch.ts";
 import { PATIENT } from "../../support/patient.ts";
+import { freshUrl } from "../../support/redis/server.ts";
 import { elsewhere } from "../../support/streams/forms.ts";
 import { suite } from "../../support/suite.ts";
 

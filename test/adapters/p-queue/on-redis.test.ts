@@ -1,5 +1,4 @@
 import * as assert from "uvu/assert";
-import { redisServer } from "../../../scripts/redis-server.ts";
 import { PacedQueue } from "../../../src/adapters/p-queue/index.ts";
 import { StoreUnavailableError } from "../../../src/ground/errors.ts";
 import { tokenBucket } from "../../../src/index.ts";
@@ -7,6 +6,7 @@ import { RedisLimiter, RedisRateLimiter } from "../../../src/redis/index.ts";
 import { connect, RemoteClock, type Watched } from "../../support/limiter/remote.ts";
 import { failure, turn } from "../../support/limiter/watch.ts";
 import { PATIENT } from "../../support/patient.ts";
+import { redisServer } from "../../support/programs/redis-server.ts";
 import { suite } from "../../support/suite.ts";
 
 const test = suite("p-queue: on Redis");

@@ -1,9 +1,9 @@
 import * as assert from "uvu/assert";
-import { redisServer } from "../../../scripts/redis-server.ts";
 import { smoothBursty, tokenBucket } from "../../../src/index.ts";
 import { RedisLimiter } from "../../../src/redis/index.ts";
 import { connect, RemoteClock, type Watched } from "../../support/limiter/remote.ts";
 import { failure, watch } from "../../support/limiter/watch.ts";
+import { redisServer } from "../../support/programs/redis-server.ts";
 import { endless, forms } from "../../support/streams/forms.ts";
 import { suite } from "../../support/suite.ts";
 

@@ -3,7 +3,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import postgres from "postgres";
 import * as assert from "uvu/assert";
-import { PostgresServer } from "../../../scripts/postgres.ts";
 import { type Policy, slidingLog } from "../../../src/index.ts";
 import { type PostgresClient, postgresStore } from "../../../src/postgres.ts";
 import { StoreLimiter, StoreRateLimiter, StoreUnavailableError } from "../../../src/store.ts";
@@ -11,6 +10,7 @@ import { limiterSuite } from "../../local/limiter.suite.ts";
 import { pacedSample } from "../../support/algorithms/samples.ts";
 import { RemoteClock, underWayWhile } from "../../support/limiter/remote.ts";
 import { failure } from "../../support/limiter/watch.ts";
+import { PostgresServer } from "../../support/postgres.ts";
 import { suite } from "../../support/suite.ts";
 
 const DAY_MS = 86_400_000;

@@ -2,14 +2,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { until } from "../../../scripts/redis/ask.ts";
-import {
-  freshUrl,
-  type RedisServer,
-  startRedis,
-  startReplica,
-} from "../../../scripts/redis/server.ts";
-import { redisServer } from "../../../scripts/redis-server.ts";
 import type { Policy } from "../../../src/algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../../../src/algorithms/index.ts";
 import type { RemoteLimiter } from "../../../src/api/limiter-api.ts";
@@ -29,6 +21,14 @@ import { TransitionStore } from "../../../src/stores/transition-store.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { failure } from "../../support/limiter/watch.ts";
 import { PATIENT } from "../../support/patient.ts";
+import { redisServer } from "../../support/programs/redis-server.ts";
+import { until } from "../../support/redis/ask.ts";
+import {
+  freshUrl,
+  type RedisServer,
+  startRedis,
+  startReplica,
+} from "../../support/redis/server.ts";
 import { describeState } from "../../support/stores/describe-state.ts";
 import { MapBackend } from "../../support/stores/map-backend.ts";
 import { twinsOf } from "../../support/stores/twins-of.ts";

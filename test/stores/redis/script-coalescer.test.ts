@@ -1,12 +1,12 @@
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../../scripts/redis/server.ts";
-import { redisServer } from "../../../scripts/redis-server.ts";
 import { smoothBursty } from "../../../src/index.ts";
 import { RedisLimiter, StoreUnavailableError } from "../../../src/redis/index.ts";
 import type { Script, ScriptRunner } from "../../../src/stores/redis/client.ts";
 import { ScriptCoalescer } from "../../../src/stores/redis/script-coalescer.ts";
 import { PATIENT } from "../../support/patient.ts";
+import { redisServer } from "../../support/programs/redis-server.ts";
+import { freshUrl } from "../../support/redis/server.ts";
 import { suite } from "../../support/suite.ts";
 
 const both = (name: string) => ({

@@ -4,9 +4,9 @@ import { basename, dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { format } from "node:util";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../../scripts/redis/server.ts";
 import { githubSlug } from "../../../site/.vitepress/github-slug.ts";
 import { packageLink } from "../../../site/.vitepress/package-link.ts";
+import { freshUrl } from "../redis/server.ts";
 import { suite } from "../suite.ts";
 
 /** Packages whose blocks are compiled only: the project does not install them, or they need a server. */

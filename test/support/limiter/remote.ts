@@ -1,5 +1,4 @@
 import { Redis } from "ioredis";
-import { freshUrl } from "../../../scripts/redis/server.ts";
 import { type Clock, type Timer, toMicros } from "../../../src/ground/clock.ts";
 import { RemoteLimiter } from "../../../src/remote/remote-limiter.ts";
 import type { RemoteOptions } from "../../../src/remote/remote-options.ts";
@@ -15,6 +14,7 @@ import { isPermanent } from "../../../src/stores/redis/permanent.ts";
 import type { Store, StoreReply, StoreRequest } from "../../../src/stores/store.ts";
 import { TransitionStore } from "../../../src/stores/transition-store.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
+import { freshUrl } from "../redis/server.ts";
 import { turn } from "./watch.ts";
 
 /** How many scripts are in flight, for all limiters of this process. */

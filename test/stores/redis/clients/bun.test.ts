@@ -1,8 +1,6 @@
 /** An object in the shape of `Bun.RedisClient`; test/support/runtimes/bun-redis.ts tests the real one. */
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { until } from "../../../../scripts/redis/ask.ts";
-import { type RedisServer, startRedis } from "../../../../scripts/redis/server.ts";
 import { allOf } from "../../../../src/index.ts";
 import {
   type BunRedisLike,
@@ -10,6 +8,8 @@ import {
   RedisRateLimiter,
 } from "../../../../src/redis/index.ts";
 import { PATIENT } from "../../../support/patient.ts";
+import { until } from "../../../support/redis/ask.ts";
+import { type RedisServer, startRedis } from "../../../support/redis/server.ts";
 import { suite } from "../../../support/suite.ts";
 
 const test = suite("Bun.RedisClient");

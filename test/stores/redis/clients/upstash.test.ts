@@ -1,8 +1,6 @@
 /** `@upstash/redis` against a server of its protocol, with the faults of HTTP. */
 import { type RedisConfigNodejs, Redis as Upstash } from "@upstash/redis";
 import * as assert from "uvu/assert";
-import { until } from "../../../../scripts/redis/ask.ts";
-import { type RedisServer, startRedis } from "../../../../scripts/redis/server.ts";
 import type { RemoteLimiter } from "../../../../src/api/limiter-api.ts";
 import {
   allOf,
@@ -26,6 +24,8 @@ import { scriptRunner } from "../../../../src/stores/redis/client.ts";
 import { isPermanent } from "../../../../src/stores/redis/permanent.ts";
 import { failure } from "../../../support/limiter/watch.ts";
 import { PATIENT } from "../../../support/patient.ts";
+import { until } from "../../../support/redis/ask.ts";
+import { type RedisServer, startRedis } from "../../../support/redis/server.ts";
 import {
   startUpstash,
   TOKEN,

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { startProxy, type TcpProxy } from "../redis/proxy.ts";
 import { promote, type RedisServer, startReplica } from "../redis/server.ts";
 
-/** The server, proxies and processes with which a scene is played. */
+/** The server, proxies and processes with which a fault is caused. */
 export interface Stage {
   readonly server: RedisServer;
   /** One half of the processes reaches the server through the first, the other half through the second. */
@@ -15,10 +15,10 @@ export interface Stage {
   mark(): Promise<void>;
 }
 
-/** A scene that is ready to be played. */
-export interface Play extends AsyncDisposable {
-  /** Starts the fault. Resolves when the fault is over. */
-  fault(): Promise<void>;
+/** A fault that is ready to begin. */
+export interface PreparedFault extends AsyncDisposable {
+  /** Begins the fault. Resolves when the fault is over. */
+  run(): Promise<void>;
 }
 
 /** Losses beyond the time without Redis. */
@@ -29,7 +29,7 @@ export interface Costs {
   readonly lostSeconds?: number;
 }
 
-export interface Scene {
+export interface Fault {
   readonly title: string;
   readonly costs: Costs;
   /** Additional arguments of the server. */
@@ -39,7 +39,7 @@ export interface Scene {
   /** Settings of the clients, ms: see `Order`. */
   readonly socketTimeout?: number;
   readonly retryMs?: number;
-  prepare(stage: Stage): Promise<Play>;
+  prepare(stage: Stage): Promise<PreparedFault>;
 }
 
 const OUTAGE_MS = 3000;
@@ -47,13 +47,13 @@ const OUTAGE_MS = 3000;
 export const FLAPS = "1 000 flaps";
 const KEPT = ["--appendonly", "yes", "--appendfsync", "always"];
 
-function scene(
+function fault(
   title: string,
-  fault: (stage: Stage) => Promise<void>,
-  options: Partial<Omit<Scene, "title" | "prepare">> = {},
-): Scene {
+  run: (stage: Stage) => Promise<void>,
+  options: Partial<Omit<Fault, "title" | "prepare">> = {},
+): Fault {
   const prepare = async (stage: Stage) => ({
-    fault: () => fault(stage),
+    run: () => run(stage),
     [Symbol.asyncDispose]: async () => {},
   });
   return { title, costs: {}, ...options, prepare };
@@ -63,23 +63,23 @@ function both({ proxies }: Stage, action: (proxy: TcpProxy) => Promise<void>): P
   return Promise.all(proxies.map(action));
 }
 
-/** Makes a scene in which the network fails for all processes for that many ms. */
+/** Makes a fault where the network fails for all processes for that many ms. */
 function network(
   title: string,
   begin: (proxy: TcpProxy) => Promise<void>,
-  options: Partial<Omit<Scene, "title" | "prepare">> = {},
+  options: Partial<Omit<Fault, "title" | "prepare">> = {},
   ms = OUTAGE_MS,
-): Scene {
-  const fault = async (stage: Stage) => {
+): Fault {
+  const run = async (stage: Stage) => {
     await both(stage, begin);
     await sleep(ms);
     await both(stage, (proxy) => proxy.open());
   };
-  return scene(title, fault, options);
+  return fault(title, run, options);
 }
 
-export const scenes: readonly Scene[] = [
-  scene(
+export const faults: readonly Fault[] = [
+  fault(
     "kill -9, back after 3 s without its data",
     async ({ server }) => {
       await server.kill9();
@@ -88,7 +88,7 @@ export const scenes: readonly Scene[] = [
     },
     { costs: { lostState: true } },
   ),
-  scene(
+  fault(
     "shut down, back after 3 s with its data",
     async ({ server }) => {
       await server.ask("SHUTDOWN").catch(() => {});
@@ -97,7 +97,7 @@ export const scenes: readonly Scene[] = [
     },
     { redisArgs: KEPT },
   ),
-  scene("SIGSTOP for 5 s", async ({ server }) => {
+  fault("SIGSTOP for 5 s", async ({ server }) => {
     server.suspend();
     await sleep(5000);
     server.resume();
@@ -109,7 +109,7 @@ export const scenes: readonly Scene[] = [
   }),
   network("connections refused for 3 s", (proxy) => proxy.cut()),
   network("flapping every 300 ms for 5 s", (proxy) => proxy.flap(300), { returns: "often" }, 5000),
-  scene(
+  fault(
     "maxmemory reached for 3 s",
     async ({ server }) => {
       await server.ask("CONFIG", "SET", "maxmemory", "1");
@@ -126,7 +126,7 @@ export const scenes: readonly Scene[] = [
       const link = await startProxy(server.port);
       const replica = await startReplica(link);
       return {
-        async fault() {
+        async run() {
           await link.stall();
           await sleep(1000);
           await server.kill9();
@@ -140,17 +140,17 @@ export const scenes: readonly Scene[] = [
       };
     },
   },
-  scene("2 of 4 cut off for 3 s", async ({ proxies: [, second] }) => {
+  fault("2 of 4 cut off for 3 s", async ({ proxies: [, second] }) => {
     await second.stall();
     await sleep(OUTAGE_MS);
     await second.open();
   }),
-  scene("1 of 4 processes stopped for 3 s", async ({ pids: [pid = 0] }) => {
+  fault("1 of 4 processes stopped for 3 s", async ({ pids: [pid = 0] }) => {
     process.kill(pid, "SIGSTOP");
     await sleep(OUTAGE_MS);
     process.kill(pid, "SIGCONT");
   }),
-  scene(
+  fault(
     FLAPS,
     async (stage) => {
       for (let flap = 0; flap < 1000; flap++) {

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 /** Returns the absolute path of the folder, which also contains the files of test/fixtures/<name>/. */
-export function consumer(name: string): string {
+export function packIntoFixture(name: string): string {
   const fixture = join("test/fixtures", name);
   const folder = join(process.cwd(), ".cache", name);
   const lock = (path: string) => join(path, "package-lock.json");

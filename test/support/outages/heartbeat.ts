@@ -25,16 +25,16 @@ interface Pause {
 type Traced = Partial<Pause> & { readonly name: string; readonly ts: number };
 
 /** Measures for how long the process did not run its program, for whatever reason. */
-export class Pulse {
+export class Heartbeat {
   readonly #gaps: Gap[] = [];
   readonly #pauses: Pause[] = [];
   readonly #session = new Session();
   readonly #timer: NodeJS.Timeout;
 
-  static async start(): Promise<Pulse> {
-    const pulse = new Pulse();
-    await pulse.#trace();
-    return pulse;
+  static async start(): Promise<Heartbeat> {
+    const heartbeat = new Heartbeat();
+    await heartbeat.#trace();
+    return heartbeat;
   }
 
   private constructor() {

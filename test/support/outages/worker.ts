@@ -5,6 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { RateLimiter } from "smooth-limiter";
 import { type RedisClient, RedisRateLimiter, StoreUnavailableError } from "smooth-limiter/redis";
+import { Heartbeat } from "./heartbeat.ts";
 import {
   BURST_SECONDS,
   type Holdings,
@@ -22,7 +23,6 @@ import {
   type Watched,
   WORKERS,
 } from "./limits.ts";
-import { Pulse } from "./pulse.ts";
 import { Watch } from "./watch.ts";
 
 /** How long callers may still wait after the end, ms. */
@@ -32,7 +32,7 @@ const SETTLING_MS = 3000;
 
 class Crowd {
   readonly #redis: Redis;
-  readonly #pulse: Pulse;
+  readonly #heartbeat: Heartbeat;
   readonly #limiters: Readonly<Record<Mode, RedisRateLimiter>>;
   readonly #used: Record<Mode, number[]> = { local: [], throw: [], wait: [] };
   /** A limiter that never had a Redis: its calls show what the process itself costs. */
@@ -45,9 +45,14 @@ class Crowd {
   #asking = 0;
   #failure: unknown;
 
-  constructor(redis: Redis, name: string, pulse: Pulse, tell: (isUnavailable: boolean) => void) {
+  constructor(
+    redis: Redis,
+    name: string,
+    heartbeat: Heartbeat,
+    tell: (isUnavailable: boolean) => void,
+  ) {
     this.#redis = redis;
-    this.#pulse = pulse;
+    this.#heartbeat = heartbeat;
     this.#before = holdings(redis);
     const limiterOf = (whenUnavailable: Mode) =>
       RedisRateLimiter.create(redis as RedisClient, `${name}, ${whenUnavailable}`, RATE, {
@@ -60,9 +65,9 @@ class Crowd {
       wait: limiterOf("wait"),
     };
     this.#watches = {
-      local: new Watch(pulse, tell),
-      throw: new Watch(pulse),
-      beside: new Watch(pulse),
+      local: new Watch(heartbeat, tell),
+      throw: new Watch(heartbeat),
+      beside: new Watch(heartbeat),
     };
     for (let i = 0; i < WAITERS; i++) for (const mode of MODES) this.#call(() => this.#wait(mode));
     for (let i = 0; i < 2; i++) this.#call(() => this.#look("local"));
@@ -149,7 +154,7 @@ class Crowd {
     ]);
     waiting.abort();
     if (this.#failure !== undefined) throw this.#failure;
-    const stalledMs = await this.#pulse.stop();
+    const stalledMs = await this.#heartbeat.stop();
     const after = await this.#left();
     this.#redis.disconnect();
     return {
@@ -194,7 +199,7 @@ function work(): void {
       const redis = new Redis(url, { retryStrategy: () => retryMs, socketTimeout });
       redis.on("error", () => {});
       await redis.ping();
-      crowd = new Crowd(redis, name, await Pulse.start(), (isUnavailable) =>
+      crowd = new Crowd(redis, name, await Heartbeat.start(), (isUnavailable) =>
         tell({ isUnavailable }),
       );
       tell("asking");

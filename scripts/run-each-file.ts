@@ -1,6 +1,6 @@
 // Runs every file of one or more folders, one after the other, each in a process of its own:
 //
-//   each.ts <folder,…> <suffix> [--dist] [--arguments for the files…] [words…]
+//   run-each-file.ts <folder,…> <suffix> [--dist] [--arguments for the files…] [words…]
 //
 // With words it runs the files whose path contains one of them.
 //

@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { until } from "../redis/ask.ts";
 import { startProxy } from "../redis/proxy.ts";
 import { startRedis } from "../redis/server.ts";
+import type { Fault, Stage } from "./faults.ts";
 import {
   type Holdings,
   type Message,
@@ -16,7 +17,6 @@ import {
   WORKERS,
 } from "./limits.ts";
 import { Outcome } from "./outcome.ts";
-import type { Scene, Stage } from "./scenes.ts";
 
 const BEFORE_MS = 800;
 const AFTER_MS = 1200;
@@ -76,21 +76,21 @@ class Member {
   }
 }
 
-export class Crew {
+export class Processes {
   readonly #members: readonly Member[];
 
-  static async start(): Promise<Crew> {
+  static async start(): Promise<Processes> {
     const members = Array.from({ length: WORKERS }, () => new Member());
     await Promise.all(members.map((member) => member.expect()));
-    return new Crew(members);
+    return new Processes(members);
   }
 
   private constructor(members: readonly Member[]) {
     this.#members = members;
   }
 
-  async play(scene: Scene): Promise<Outcome> {
-    const { redisArgs = [], socketTimeout = 60_000, retryMs = 100 } = scene;
+  async run(fault: Fault): Promise<Outcome> {
+    const { redisArgs = [], socketTimeout = 60_000, retryMs = 100 } = fault;
     const marks: (readonly Holdings[])[] = [];
     await using server = await startRedis({ args: redisArgs });
     await using first = await startProxy(server.port);
@@ -103,15 +103,15 @@ export class Crew {
         marks.push(await this.#holdings());
       },
     };
-    await using play = await scene.prepare(stage);
+    await using prepared = await fault.prepare(stage);
     await Promise.all(
       this.#members.map((member, i) => {
         const { url } = i < WORKERS / 2 ? first : second;
-        return member.tell({ order: { url, name: scene.title, socketTimeout, retryMs } });
+        return member.tell({ order: { url, name: fault.title, socketTimeout, retryMs } });
       }),
     );
     await sleep(BEFORE_MS);
-    await play.fault();
+    await prepared.run();
     const healedAt = monotonicMs();
     await until("all are back", () => this.#members.every(({ isUnavailable }) => !isUnavailable), {
       limitMs: RETURN_MS,
@@ -125,7 +125,7 @@ export class Crew {
         return (news as { report: Report }).report;
       }),
     );
-    return new Outcome(scene, reports, { healedAt, backMs, marks });
+    return new Outcome(fault, reports, { healedAt, backMs, marks });
   }
 
   #holdings(): Promise<readonly Holdings[]> {

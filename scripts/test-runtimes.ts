@@ -21,9 +21,9 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { build, transform } from "esbuild";
-import { headlessChromium } from "./chromium.ts";
-import { addGateway, consumer } from "./consumer.ts";
-import { likelyFreePort, sharedRedis } from "./redis/server.ts";
+import { headlessChromium } from "../test/support/programs/chromium.ts";
+import { likelyFreePort, sharedRedis } from "../test/support/redis/server.ts";
+import { addGateway, packIntoFixture } from "./pack-into-fixture.ts";
 
 /** The cases that passed with the ES modules, and with CommonJS where the runtime supports it. */
 interface Report {
@@ -34,7 +34,7 @@ interface Report {
 
 const LIMIT_MS = 120_000;
 
-const folder = consumer("runtimes");
+const folder = packIntoFixture("runtimes");
 // packed files all have one date, so Deno would run those of an earlier build from its cache
 const denoCache = join(folder, "deno-cache");
 rmSync(denoCache, { recursive: true, force: true });

@@ -1,5 +1,6 @@
 // Compares what was granted during a fault with what docs/availability.md allows.
 
+import type { Fault } from "./faults.ts";
 import {
   type Holdings,
   LARGEST,
@@ -12,7 +13,6 @@ import {
   type Watched,
   WORKERS,
 } from "./limits.ts";
-import type { Scene } from "./scenes.ts";
 import type { Absence } from "./watch.ts";
 
 /** A caller whose timer is late by up to this is treated as if it had asked on time, ms. */
@@ -44,14 +44,14 @@ export class Outcome {
   readonly backMs: number;
   /** Two probe intervals, and the time-out of a call that was in flight when Redis recovered. */
   readonly mostBackMs = 2 * PROBE_MS + TIMEOUT_MS;
-  readonly #scene: Scene;
+  readonly #fault: Fault;
   readonly #reports: readonly Report[];
   readonly #course: Course;
 
-  constructor(scene: Scene, reports: readonly Report[], course: Course) {
-    this.title = scene.title;
+  constructor(fault: Fault, reports: readonly Report[], course: Course) {
+    this.title = fault.title;
     this.backMs = course.backMs;
-    this.#scene = scene;
+    this.#fault = fault;
     this.#reports = reports;
     this.#course = course;
   }
@@ -179,7 +179,7 @@ export class Outcome {
   }
 
   get #lost(): number {
-    const { lostState, lostSeconds = 0 } = this.#scene.costs;
+    const { lostState, lostSeconds = 0 } = this.#fault.costs;
     const promised = WORKERS * WAITERS * LARGEST;
     if (lostState) return promised + LARGEST;
     return Math.min(RATE * lostSeconds, promised + STORE + LARGEST);

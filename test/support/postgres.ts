@@ -11,7 +11,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import pg from "pg";
-import { FetchedProgram, inPath, type Program } from "./fetched-program.ts";
+import { FetchedProgram, inPath, type Program } from "./programs/fetched-program.ts";
 
 const run = promisify(execFile);
 const cache = fileURLToPath(new URL("../.cache/postgres", import.meta.url));

@@ -4,7 +4,7 @@
 import { spawnSync } from "node:child_process";
 import { cpSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { consumer } from "./consumer.ts";
+import { packIntoFixture } from "./pack-into-fixture.ts";
 
 const COMPILERS = ["typescript-5.4", "typescript-5.9", "typescript-6", "typescript-7"];
 const RESOLUTIONS = [
@@ -28,7 +28,7 @@ const LIBRARIES = [
   },
 ];
 
-const folder = consumer("consumers");
+const folder = packIntoFixture("consumers");
 cpSync("test/fixtures/consumer", join(folder, "plain"), { recursive: true });
 let passed = 0;
 let failed = 0;

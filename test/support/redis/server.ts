@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { closeSync, mkdtempSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Program, redisServer, withClockOffset } from "../redis-server.ts";
+import { type Program, redisServer, withClockOffset } from "../programs/redis-server.ts";
 import { ask, type Reply, until } from "./ask.ts";
 
 export interface RedisOptions {

@@ -16,7 +16,7 @@ export interface Program {
 }
 
 const run = promisify(execFile);
-const cache = fileURLToPath(new URL("../.cache/", import.meta.url));
+const cache = fileURLToPath(new URL("../../../.cache/", import.meta.url));
 
 /** Returns the path of the first of these commands that is in PATH. */
 export function inPath(...names: readonly string[]): string | undefined {

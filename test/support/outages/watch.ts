@@ -1,6 +1,6 @@
 import { openSync, readSync } from "node:fs";
 import { createHistogram, type RecordableHistogram } from "node:perf_hooks";
-import type { Pulse } from "./pulse.ts";
+import type { Heartbeat } from "./heartbeat.ts";
 
 /** Slower calls are examined one by one at the end, when V8's pauses are known, ms. */
 const SLOW_MS = 0.2;
@@ -34,7 +34,7 @@ export interface Absence {
  * slow; later calls should be fast.
  */
 export class Watch {
-  readonly #pulse: Pulse;
+  readonly #heartbeat: Heartbeat;
   readonly #tell: (isUnavailable: boolean) => void;
   readonly #absences: Absence[] = [];
   /** The slow ones among the calls that were in flight when Redis was lost. */
@@ -46,8 +46,8 @@ export class Watch {
   #turns = 0;
   #awaySince: number | undefined;
 
-  constructor(pulse: Pulse, tell: (isUnavailable: boolean) => void = () => {}) {
-    this.#pulse = pulse;
+  constructor(heartbeat: Heartbeat, tell: (isUnavailable: boolean) => void = () => {}) {
+    this.#heartbeat = heartbeat;
     this.#tell = tell;
   }
 
@@ -102,7 +102,7 @@ export class Watch {
    * processor time is too long when V8's other threads computed as well.
    */
   #ownMs({ asked, answered, ready, cpuMs }: SlowCall): number {
-    const paused = this.#pulse.paused(asked, answered);
+    const paused = this.#heartbeat.paused(asked, answered);
     return Math.min(Math.min(ready, cpuMs) - paused.cpuMs, answered - asked - paused.ms);
   }
 
@@ -119,7 +119,7 @@ export class Watch {
     if (this.#awaySince !== undefined) this.#turn(performance.now(), false);
     for (const call of this.#slow) this.#took(this.#ownMs(call));
     const first = this.#waited.map(
-      ({ asked, answered }) => answered - asked - this.#pulse.stoodStill(asked, answered),
+      ({ asked, answered }) => answered - asked - this.#heartbeat.stoodStill(asked, answered),
     );
     const ofThen = (nanos: number) => (this.#then.count === 0 ? 0 : nanos / 1e6);
     return {
