@@ -13,7 +13,7 @@ import {
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const HOUR = 3_600_000;
 const test = suite("how a combination waits");
@@ -327,7 +327,7 @@ places("no caller holds a place while it waits, whatever the jobs, rates and pla
         if (before !== undefined) assert.ok(at - before >= 1000 / rate - 0.01, `${starts}`);
       });
     }),
-    { numRuns: 150 },
+    { numRuns: runs(150) },
   );
 });
 
