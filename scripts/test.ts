@@ -32,7 +32,7 @@ const filesOf = (folder: string) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" }).map((file) => join(folder, file));
 function isSoak(file: string): boolean {
   if (!file.endsWith(".test.ts")) return file.endsWith(".soak.ts");
-  return /from "fast-check"|\bruns\(/.test(readFileSync(file, "utf8"));
+  return /from "fast-check"|\b(?:runs|isTried)\(/.test(readFileSync(file, "utf8"));
 }
 const files = ["test", "gateway/test", "cli/test", "site/test"]
   .flatMap(filesOf)

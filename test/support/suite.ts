@@ -50,6 +50,14 @@ export function runs(full: number, quick = Math.ceil(full / 4)): number {
 }
 
 /**
+ * Whether a combination of items is tried, given the place of each in its list: every combination in the soaks, half
+ * of them in `npm test`, among them some of each item.
+ */
+export function isTried(...places: readonly number[]): boolean {
+  return progress.isSoak || places.reduce((sum, place) => sum + place) % 2 === 0;
+}
+
+/**
  * uvu's `suite` passes silently where it should not. Here a test fails if it takes longer than
  * `timeoutMs`, and a suite fails if it is empty, was never run, or lost tests to a hook that
  * threw. `only` is refused under CI.
