@@ -203,6 +203,23 @@ for (const name of ["smooth-limiter-gateway", "smooth-limiter-cli"] as const) {
   });
 }
 
+for (const name of names) {
+  test(`${name} contains no code of another package`, () => {
+    const maps = packed[name].filter((path) => path.endsWith(".map"));
+    assert.ok(maps.length > 0);
+    const sources = maps.flatMap((path) => {
+      const file = join(project, folders[name], path);
+      const { sources } = JSON.parse(fs.readFileSync(file, "utf8"));
+      return sources.map((source: string) => resolve(dirname(file), source));
+    });
+    const own = join(project, folders[name], "src");
+    assert.equal(
+      sources.filter((source: string) => !source.startsWith(own)),
+      [],
+    );
+  });
+}
+
 test("the gateway uses its user's smooth-limiter; what only the command line needs is not installed with it", () => {
   const { bin, dependencies } = manifest("smooth-limiter-gateway");
   assert.is(bin, undefined);
