@@ -1,0 +1,38 @@
+// Runs the commands of a job of .github/workflows/ci.yml in a clean clone of the last commit.
+//
+//   npm run ci:local              the job "change" on this Node
+//   npm run ci:local -- macos 22  another job, on another Node, which npx fetches
+
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { load } from "js-yaml";
+
+interface Workflow {
+  readonly jobs: Readonly<Record<string, { readonly steps: readonly { readonly run?: string }[] }>>;
+}
+
+const [job = "change", version] = process.argv.slice(2);
+const { jobs } = load(readFileSync(".github/workflows/ci.yml", "utf8")) as Workflow;
+const steps = jobs[job]?.steps;
+if (steps === undefined) throw new Error(`jobs are ${Object.keys(jobs)}; got ${job}`);
+const clone = mkdtempSync(join(tmpdir(), "smooth-limiter-ci-"));
+try {
+  run(".", "git", "clone", "--quiet", ".", clone);
+  for (const { run: command } of steps) {
+    if (command === undefined) continue;
+    const began = performance.now();
+    console.log(`\n=== ${command}`);
+    if (version === undefined) run(clone, "bash", "-ec", command);
+    else run(clone, "npx", "--yes", "--package", `node@${version}`, "--call", command);
+    console.log(`=== ${((performance.now() - began) / 1000).toFixed(0)} s`);
+  }
+} finally {
+  rmSync(clone, { recursive: true, force: true });
+}
+
+function run(cwd: string, command: string, ...args: readonly string[]): void {
+  const { status } = spawnSync(command, args, { cwd, stdio: "inherit" });
+  if (status !== 0) throw new Error(`failed: ${args.at(-1)}`);
+}
