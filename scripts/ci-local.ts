@@ -6,7 +6,7 @@
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { load } from "js-yaml";
 
 interface Workflow {
@@ -17,6 +17,7 @@ const [job = "change", version] = process.argv.slice(2);
 const { jobs } = load(readFileSync(".github/workflows/ci.yml", "utf8")) as Workflow;
 const steps = jobs[job]?.steps;
 if (steps === undefined) throw new Error(`jobs are ${Object.keys(jobs)}; got ${job}`);
+const folder = dirname(version === undefined ? process.execPath : pathOfNode(version));
 const clone = mkdtempSync(join(tmpdir(), "smooth-limiter-ci-"));
 try {
   run(".", "git", "clone", "--quiet", ".", clone);
@@ -24,12 +25,16 @@ try {
     if (command === undefined) continue;
     const began = performance.now();
     console.log(`\n=== ${command}`);
-    if (version === undefined) run(clone, "bash", "-ec", command);
-    else run(clone, "npx", "--yes", "--package", `node@${version}`, "--call", command);
+    run(clone, "bash", "-ec", `PATH="${folder}:$PATH"; ${command}`);
     console.log(`=== ${((performance.now() - began) / 1000).toFixed(0)} s`);
   }
 } finally {
   rmSync(clone, { recursive: true, force: true });
+}
+
+function pathOfNode(wanted: string): string {
+  const args = ["--yes", "--package", `node@${wanted}`, "--call", "node -p process.execPath"];
+  return spawnSync("npx", args, { encoding: "utf8" }).stdout.trim();
 }
 
 function run(cwd: string, command: string, ...args: readonly string[]): void {
