@@ -328,7 +328,7 @@ class Runner implements ScriptRunner {
     const twins = twinsOf(names);
     const used = this.isHot
       ? twins
-      : twins.map(({ name, code, lua }) => ({ name: `${name} without hot path`, code, lua }));
+      : twins.map(({ hot, ...twin }) => ({ ...twin, name: `${twin.name} without hot path` }));
     const store = this.stores.get(names.join()) ?? new RedisStore(this, PREFIX, used);
     this.stores.set(names.join(), store);
     return store;
