@@ -135,6 +135,23 @@ test("smooth-limiter takes at most 1.3 MB on disk, docs and source maps included
   assert.ok(installedBytes > 0 && installedBytes <= 1.3e6, `${installedBytes} bytes`);
 });
 
+for (const name of names) {
+  test(`${name} contains no code of another package`, () => {
+    const maps = packed[name].filter((path) => path.endsWith(".map"));
+    assert.ok(maps.length > 0);
+    const sources = maps.flatMap((path) => {
+      const file = join(project, folders[name], path);
+      const { sources } = JSON.parse(fs.readFileSync(file, "utf8"));
+      return sources.map((source: string) => resolve(dirname(file), source));
+    });
+    const own = join(project, folders[name], "src");
+    assert.equal(
+      sources.filter((source: string) => !source.startsWith(own)),
+      [],
+    );
+  });
+}
+
 /** Bundles for a platform without modules of its own. Returns what esbuild says about the files. */
 async function bundle(code: string): Promise<Metafile> {
   const { metafile } = await build({
