@@ -61,7 +61,10 @@ if (soak) {
 const complaints = files.length === 0 && !soak ? ["no test file was found"] : [];
 const sums = { total: 0, passed: 0, skipped: 0 };
 const startedAt = performance.now();
-progress.onTest = (doing) => watchdog.postMessage({ doing });
+progress.runTest = (doing, body) => {
+  watchdog.postMessage({ doing });
+  return body();
+};
 for (const file of claims === undefined ? files : claimedFiles(files, claims)) {
   const suites: Suite[] = [];
   const before = { ...sums };

@@ -11,8 +11,8 @@ const suites: { title: string; tests: number; started: number; ran: boolean; tim
 
 /** The runner's view of the suites. */
 export const progress = {
-  /** Called with "suite › test" before each test. */
-  onTest: (_name: string): void => {},
+  /** Runs the body of the test "suite › test". A runner replaces it to watch tests, or to leave some out. */
+  runTest: (_name: string, body: () => Promise<void>): Promise<void> => body(),
 
   /** Only tests whose title contains this run. */
   grep: "",
@@ -49,8 +49,9 @@ export function suite<T = uvu.Context>(
     (name: string, body: uvu.Callback<T>): uvu.Callback<T> =>
     (state) => {
       own.started++;
-      progress.onTest(`${title} › ${name}`);
-      return within(timeoutMs * progress.patience, () => body(state));
+      return progress.runTest(`${title} › ${name}`, () =>
+        within(timeoutMs * progress.patience, () => body(state)),
+      );
     };
 
   const test = (name: string, body: uvu.Callback<T>) => {
