@@ -2,7 +2,9 @@
 //
 // - A line `--> name` stays: it is replaced later by the script of that name.
 // - Each script is an export of its own, so a bundle contains only those that it uses. The twins of algorithms are also
-//   in a table by name, and without their hot paths in a list.
+//   in a table by name, and what other versions need of them in a list.
+// - What a twin has only for a limiter's own policies is replaced by marks, and is a table of its own by these marks: for
+//   the states of other versions a script needs only the rest.
 // - Constants (a line `local NAME = number`, in the script or in transition.lua) are inlined: a Lua function is cheaper to
 //   create when it closes over fewer variables.
 // - hot.lua becomes a string with the lines that are equal for all twins with the mark `--> hot`, which names the two
@@ -14,7 +16,7 @@
 
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { definitionOf, inlined, normalized, readTwin, withoutTables } from "./inline-lua.ts";
+import { definitionOf, endOf, inlined, normalized, readTwin, withoutTables } from "./inline-lua.ts";
 import { minified, shortNames } from "./minify-lua.ts";
 
 const TARGET = "src/stores/redis/lua.gen.ts";
@@ -23,6 +25,11 @@ const CONSTANT = /^local ([A-Z_]+) = (-?[\d.]+(?:e-?\d+)?)$/;
 const COMMENT = /^((?:"[^"]*"|(?!--).)*)--(?!>).*$/;
 const REGISTERED = /^algorithms\.(\w) = \{/m;
 const HOT = /^--> hot (\w+) (\w+)$/;
+/** Matches the first line of a function; its name, and what it is: local, or a field of the twin. */
+const FUNCTION =
+  /^(?:local function (\w+)\(|(?:function algorithm\.)?(\w+)(?:\(| = function\(| = \w+,$))/;
+/** The fields of a twin that a script reads only for a limiter's own policies. */
+const OWN_FIELDS = "align earliest give_back keep overflows resize settle start".split(" ");
 /** Marks that only this script reads. */
 const READ_HERE = /^--> (?:hot \w+ \w+|callers|numbers|grants|granted)\n/gm;
 
@@ -104,6 +111,41 @@ function divided(paths: ReadonlyMap<string, readonly string[]>) {
   return { common: common.join("\n"), parts };
 }
 
+/**
+ * Replaces what a twin has only for a limiter's own policies by marks, with the functions that are called nowhere else.
+ *
+ * @returns the other lines with the marks, and the lines for each mark
+ */
+function withoutOwn(twin: readonly string[]): { rest: string; own: [string, string][] } {
+  const isOwn = new Set<number>();
+  const isUsed = (name: RegExp, from: number, to: number) =>
+    twin.some((line, i) => (i < from || i > to) && !isOwn.has(i) && name.test(line));
+  const dropOne = () =>
+    twin.some((line, from) => {
+      const [, local, field = ""] = FUNCTION.exec(line) ?? [];
+      if (isOwn.has(from) || (local === undefined && !OWN_FIELDS.includes(field))) return false;
+      const to = line.endsWith(`${field},`) ? from : endOf(twin, from);
+      const name = local === undefined ? `\\.${field}\\b` : `(?<![.\\w])${local}\\b(?! =)`;
+      if (isUsed(new RegExp(name), from, to)) return false;
+      for (let i = from; i <= to; i++) isOwn.add(i);
+      return true;
+    });
+  while (dropOne());
+  const rest: string[] = [];
+  const own: [string, string][] = [];
+  for (const [i, line] of twin.entries()) {
+    if (!isOwn.has(i)) {
+      rest.push(line);
+    } else if (isOwn.has(i - 1)) {
+      (own.at(-1) as [string, string])[1] += `\n${line}`;
+    } else {
+      rest.push(`--> ${own.length}`);
+      own.push([String(own.length), line]);
+    }
+  }
+  return { rest: rest.join("\n"), own };
+}
+
 const camel = (name: string) => name.replace(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
 
 const isTwin = (file: string) => file.startsWith("algorithms");
@@ -112,11 +154,9 @@ const others = files.filter((file) => !isTwin(file)).map((file) => basename(file
 const isHot = (name: string) => linesOf.get(name)?.some((line) => HOT.test(line));
 
 const shared = others.filter((name) => name !== "hot");
-const linesOfScript = new Map(
-  [...shared, ...twins].map((name) => [
-    name,
-    withConstants(name).join("\n").replace(READ_HERE, ""),
-  ]),
+const textOfScript = (name: string) => withConstants(name).join("\n").replace(READ_HERE, "");
+const linesOfTwin = new Map(
+  twins.map((name) => [name, withoutOwn(textOfScript(name).split("\n"))]),
 );
 const hotPaths = new Map(twins.filter(isHot).map((name) => [name, hotPathOf(name)]));
 const hot = divided(new Map([...hotPaths].map(([name, { lines }]) => [name, lines])));
@@ -127,15 +167,19 @@ const hotParts = new Map(
     return [name, [...numbered, ...definitions]];
   }),
 );
+const linesOfScript = new Map([
+  ...shared.map((name) => [name, textOfScript(name)] as const),
+  ["hot", hot.common],
+]);
 const names = shortNames([
   ...linesOfScript.values(),
-  hot.common,
+  ...[...linesOfTwin.values()].flatMap(({ rest, own }) => [rest, ...own.map(([, lines]) => lines)]),
   ...[...hotParts.values()].flatMap((parts) => parts.map(([, lines]) => lines)),
 ]);
 const textOf = (lines = "") => JSON.stringify(minified(lines, names));
 
-const scripts = [...shared.map((name) => [name, linesOfScript.get(name)]), ["hot", hot.common]].map(
-  ([name = "", lines]) => `export const ${camel(name)} = ${textOf(lines)};`,
+const scripts = [...linesOfScript].map(
+  ([name, lines]) => `export const ${camel(name)} = ${textOf(lines)};`,
 );
 /** Returns the code under which a twin is registered. */
 function codeOf(name: string): string {
@@ -145,19 +189,21 @@ function codeOf(name: string): string {
 
 const coldTwins = twins.map((name) => `  { ${fieldsOf(name)} },`);
 const twinTexts = twins.map((name) => {
-  const lua = `export const ${camel(name)}Lua = ${textOf(linesOfScript.get(name))};`;
-  const parts = hotParts.get(name)?.map(([mark, lines]) => `\n  ${mark}: ${textOf(lines)},`);
-  if (parts === undefined) return `${lua}\n${twinOf(name, fieldsOf(name))}`;
-  const hot = `export const ${camel(name)}Hot = {${parts.join("")}\n};`;
-  return `${lua}\n${hot}\n${twinOf(name, `${fieldsOf(name)}, hot: ${camel(name)}Hot`)}`;
+  const { rest, own } = linesOfTwin.get(name) as ReturnType<typeof withoutOwn>;
+  const lua = `export const ${camel(name)}Lua = ${textOf(rest)};`;
+  const hotTable = hotParts.get(name);
+  const hot = hotTable === undefined ? "" : `  hot: ${partsOf(hotTable)},\n`;
+  const fields = `  ${fieldsOf(name).replaceAll(", ", ",\n  ")},\n  own: ${partsOf(own)},\n${hot}`;
+  return `${lua}\nexport const ${camel(name)}: LuaTwin = {\n${fields}};`;
 });
+
+/** Returns a table with the lines for each mark. */
+function partsOf(parts: readonly (readonly [string, string])[]): string {
+  return `{${parts.map(([mark, lines]) => `\n    ${mark}: ${textOf(lines)},`).join("")}\n  }`;
+}
 
 function fieldsOf(name: string): string {
   return `name: "${name}", code: "${codeOf(name)}", lua: ${camel(name)}Lua`;
-}
-
-function twinOf(name: string, fields: string): string {
-  return `export const ${camel(name)}: LuaTwin = {\n  ${fields.replaceAll(", ", ",\n  ")},\n};`;
 }
 
 const table = twins.map((name) => `  ${/-/.test(name) ? `"${name}": ${camel(name)}` : name},`);
@@ -171,7 +217,7 @@ export const luaTwins: Readonly<Record<string, LuaTwin>> = {
 ${table.join("\n")}
 };
 
-/** The twins of all algorithms without their hot paths. A bundle may contain these alone. */
+/** What scripts need of all twins for the states of other versions. A bundle may contain these alone. */
 export const coldTwins: readonly LuaTwin[] = [
 ${coldTwins.join("\n")}
 ];

@@ -38,7 +38,7 @@ export function readTwin(lines: readonly string[]): Twin {
 }
 
 /** Returns the line on which the block that begins on line `from` ends. */
-function endOf(lines: readonly string[], from: number): number {
+export function endOf(lines: readonly string[], from: number): number {
   let depth = 0;
   for (let i = from; i < lines.length; i++) {
     const line = String(lines[i]).replace(/"[^"]*"/g, "");

@@ -1,9 +1,11 @@
 /** Parsers for the values of options and arguments. */
-import { InvalidArgumentError } from "commander";
+import { InvalidArgumentError, Option } from "commander";
 
-/** Collects the values of an option that may be repeated. */
-export function listed(value: string, before: readonly string[]): readonly string[] {
-  return [...before, value];
+/** An option that may be repeated: its values are collected. */
+export function repeatable(flags: string, description: string): Option {
+  return new Option(flags, `${description}; may be repeated`)
+    .argParser((value, before: readonly string[]) => [...before, value])
+    .default([], "none");
 }
 
 export function wholeNumber(least: number, most: number): (value: string) => number {

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
 import { type CheckOptions, check } from "./check/check.ts";
 import { CliError, colorsOf, type Io, printable } from "./io.ts";
-import { listed, seconds, wholeNumber } from "./options.ts";
+import { repeatable, seconds, wholeNumber } from "./options.ts";
 import { addRedisCommands } from "./redis/program.ts";
 import { DEFAULT_FIELDS, type Fields } from "./replay/log-entry.ts";
 import { type ReplayOptions, replay } from "./replay/replay.ts";
@@ -35,7 +35,8 @@ Examples:
   $ smooth-limiter replay rules.yaml app.jsonl --field time=at --field tenant=org.id
 ${EXIT_CODES}`;
 
-/** The exit code for wrong usage, or a file that cannot be used. */
+/** The exit codes: a command found something that its user must know; wrong usage, or a file that cannot be used. */
+const FINDINGS = 1;
 const CANNOT = 2;
 
 /**
@@ -47,8 +48,8 @@ const CANNOT = 2;
  */
 export async function run(args: readonly string[], io: Io): Promise<number> {
   let code = 0;
-  const program = newProgram(io, (is) => {
-    code = is;
+  const program = newProgram(io, () => {
+    code = FINDINGS;
   });
   try {
     await program.parseAsync([...args], { from: "user" });
@@ -63,7 +64,8 @@ export async function run(args: readonly string[], io: Io): Promise<number> {
   }
 }
 
-function newProgram(io: Io, exit: (code: number) => void): Command {
+/** @param fail is called if a command found something that its user must know */
+function newProgram(io: Io, fail: () => void): Command {
   const program = new Command("smooth-limiter")
     .description(
       "Checks rules of the gateway, replays access logs against them, and shows limiters on Redis.",
@@ -85,23 +87,13 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
     .argument("<rules...>", 'files of rules; "-" is stdin')
     .option("--strict", "warnings count as errors")
     .option("--redis", "the gateway has Redis, so scope global is allowed")
-    .option(
-      "--actor <name>",
-      "an actor that the application registers; may be repeated",
-      listed,
-      [],
-    )
-    .option(
-      "--actor-kind <name>",
-      "a kind of actors that it registers; may be repeated",
-      listed,
-      [],
-    )
-    .option("--cost <name>", "a function that it registers for costs; may be repeated", listed, [])
+    .addOption(repeatable("--actor <name>", "an actor that the application registers"))
+    .addOption(repeatable("--actor-kind <name>", "a kind of actors that it registers"))
+    .addOption(repeatable("--cost <name>", "a function that it registers for costs"))
     .option("--json", "the findings as JSON")
     .addHelpText("after", CHECK_HELP)
     .action(async (paths: readonly string[], options: CheckOptions) => {
-      exit(await check(paths, options, io));
+      if (!(await check(paths, options, io))) fail();
     });
 
   program
@@ -112,17 +104,17 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
     .option("--json", "the report as JSON")
     .option("--html <file>", "also writes a report with charts to this file")
     .option("--top <count>", "how many actors of each rule to list", wholeNumber(0, 9999), 10)
-    .option(
-      "--field <name=field>",
-      "the field of JSON lines with the time, address, forwarded (a forwarded-for list), method, url, status, account or another actor; may be repeated",
-      listed,
-      [],
+    .addOption(
+      repeatable(
+        "--field <name=field>",
+        "the field of JSON lines with the time, address, forwarded (a forwarded-for list), method, url, status, account or another actor",
+      ),
     )
-    .option(
-      "--cost <name>",
-      "a function that the application registers for costs, which counts as 1; may be repeated",
-      listed,
-      [],
+    .addOption(
+      repeatable(
+        "--cost <name>",
+        "a function that the application registers for costs, which counts as 1",
+      ),
     )
     .option(
       "--trusted-proxies <count>",
@@ -137,9 +129,9 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
     .addHelpText("after", REPLAY_HELP)
     .action(async (rules: string, log: string, { field, hold, ...options }: ReplayFlags) => {
       const fields = withFields(field);
-      exit(await replay(rules, log, { ...options, fields, holdMs: hold * 1000 }, io));
+      await replay(rules, log, { ...options, fields, holdMs: hold * 1000 }, io);
     });
-  addRedisCommands(program, io, exit);
+  addRedisCommands(program, io, fail);
   return program;
 }
 
@@ -156,16 +148,14 @@ function version(): string {
 
 /** A field that is given with `--field` replaces the default names of that field. */
 function withFields(given: readonly string[]): Fields {
-  const actors: Record<string, readonly string[]> = { ...DEFAULT_FIELDS.actors };
-  const own: Record<string, readonly string[]> = {};
+  const { actors: defaultActors, ...defaults } = DEFAULT_FIELDS;
+  const [fields, actors] = [{ ...defaults }, { ...defaultActors }];
   for (const each of given) {
     const [, name = "", field = ""] = /^([^=]+)=(.+)$/s.exec(each) ?? [];
     if (name === "") {
       throw new CliError(`--field ${each}: it must be name=field, such as time=ts`);
     }
-    if (["time", "address", "forwarded", "method", "url", "status"].includes(name))
-      own[name] = [field];
-    else actors[name] = [field];
+    Object.assign(Object.hasOwn(fields, name) ? fields : actors, { [name]: [field] });
   }
-  return { ...DEFAULT_FIELDS, ...own, actors };
+  return { ...fields, actors };
 }

@@ -52,6 +52,7 @@ test("help and version go to stdout, with code 0", async () => {
     assert.is(code, 0);
     assert.match(out, /Examples:\n {2}\$ smooth-limiter /);
     assert.match(out, /Exit codes:\n {2}0 {2}success/);
+    assert.match(out, /may be repeated\s+\(default: none\)/);
   }
   const version = await cli(["--version"]);
   assert.match(version.out, /^\d+\.\d+\.\d+\n$/);

@@ -106,7 +106,7 @@ class UvuRunner {
     register({ tsconfig: resolve("tsconfig.json") });
     fc.configureGlobal({ seed: 1, endOnFailure: true });
     const { progress } = await import(pathToFileURL(resolve("test/support/suite.ts")));
-    progress.runTest = (name, body) => this.#runTest(name, body);
+    progress.runTest = (name, _limitMs, body) => this.#runTest(name, body);
     const suites = [];
     for (const file of this.#files) {
       queue[0] = [];

@@ -1,14 +1,25 @@
 // The site is made of the repository's own pages: nothing of them is copied into this folder.
 
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import { defineConfig, type MarkdownEnv, type MarkdownRenderer } from "vitepress";
+import {
+  type DefaultTheme,
+  defineConfigWithTheme,
+  type MarkdownEnv,
+  type MarkdownRenderer,
+} from "vitepress";
 import { githubSlug } from "./github-slug.ts";
 import { packageLink } from "./package-link.ts";
+import { sidebar } from "./sidebar.ts";
 import { sourcePage } from "./source-page.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
+
+const logo = `data:image/svg+xml,${encodeURIComponent(readFileSync(join(root, "site/logo.svg"), "utf8"))}`;
+/** Where the source is published; the workflow that publishes the site sets it. */
+const repository = process.env.SITE_REPOSITORY;
+const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 
 /** Pages lie outside of this folder, where Vite does not find this package. */
 const externalVue = {
@@ -19,7 +30,7 @@ const externalVue = {
   },
 } as const;
 
-export default defineConfig({
+export default defineConfigWithTheme<DefaultTheme.Config & { repository?: string | undefined }>({
   title: "smooth-limiter",
   description: "A rate limiter for TypeScript that can wait",
   lang: "en",
@@ -27,13 +38,10 @@ export default defineConfig({
   srcDir: "..",
   // every other Markdown file of the repository is a page
   srcExclude: ["test/**", "gateway/test/**", "cli/test/**", "coverage/**", "site/*.md"],
-  rewrites: {
-    "README.md": "index.md",
-    "site/pages/:page*": ":page*",
-  },
+  rewrites: { "site/pages/:page*": ":page*" },
   outDir: "dist",
   cacheDir: "../.cache/vitepress",
-  head: [["link", { rel: "icon", href: "data:," }]],
+  head: [["link", { rel: "icon", type: "image/svg+xml", href: logo }]],
   markdown: {
     theme: { light: "github-light-high-contrast", dark: "github-dark-high-contrast" },
     languageAlias: { caddyfile: "text" },
@@ -44,56 +52,23 @@ export default defineConfig({
   },
   vite: { plugins: [externalVue] },
   themeConfig: {
+    logo,
     search: { provider: "local" },
     outline: [2, 3],
+    repository,
+    socialLinks: repository === undefined ? [] : [{ icon: "github", link: repository }],
     nav: [
+      { text: "Get started", link: "/docs/get-started" },
       { text: "Docs", link: "/docs/README" },
       { text: "Playground", link: "/playground" },
-      { text: "Gateway", link: "/gateway/README" },
-      { text: "Examples", link: "/examples/README" },
+      { text: "HTTP servers", link: "/gateway/README" },
+      { text: version, link: "/CHANGELOG" },
     ],
-    sidebar: [
-      {
-        text: "smooth-limiter",
-        items: [
-          { text: "Playground", link: "/playground" },
-          ...pages("docs", (name) => !isMigration(name)),
-        ],
-      },
-      { text: "Gateway", items: [...pages("gateway"), ...pages("gateway/docs")] },
-      { text: "Command line", items: [...pages("cli"), ...pages("cli/docs")] },
-      {
-        text: "The project",
-        items: [
-          ...pages("examples"),
-          ...pages("", (name) => name !== "README.md"),
-          ...pages("bench"),
-        ],
-      },
-    ],
+    sidebar,
   },
 });
 
-function isMigration(name: string): boolean {
-  return name.startsWith("from-");
-}
-
-/** The pages of a folder, by their headings; its index comes first. */
-function pages(folder: string, isWanted = (_name: string) => true) {
-  return readdirSync(join(root, folder))
-    .filter((name) => name.endsWith(".md") && isWanted(name))
-    .sort((a, b) => Number(b === "README.md") - Number(a === "README.md") || a.localeCompare(b))
-    .map((name) => {
-      const [, text = name] =
-        /^# (.+)$/m.exec(readFileSync(join(root, folder, name), "utf8")) ?? [];
-      return {
-        text: text.replaceAll("`", ""),
-        link: `/${join(folder, name.replace(/\.md$/, ""))}`,
-      };
-    });
-}
-
-/** Leads links to the README, to programs and to the other package to their pages: they are written for a repository. */
+/** Leads links to programs and to the other package to their pages: they are written for a repository. */
 function sourceLinks(md: MarkdownRenderer): void {
   md.core.ruler.push("source links", ({ tokens, env }) => {
     for (const token of tokens.flatMap(({ children }) => children ?? [])) {
@@ -110,7 +85,6 @@ function pageOf(href: string, { path, realPath }: MarkdownEnv): string {
   const [file = "", hash] = href.split("#");
   const source = relative(root, join(dirname(realPath ?? path), file));
   const anchor = hash === undefined ? "" : `#${hash}`;
-  if (source === "README.md") return `/${anchor}`;
   if (source === "examples") return "/examples/README";
   if (source.endsWith(".md") || source.endsWith(".svg")) return href;
   return `${sourcePage(source.replace(/.*LICENSE$/, "LICENSE"))}${anchor}`;

@@ -111,12 +111,28 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       });
     }
   },
-  "the search finds a page": async () => {
+  "the search finds the page that answers": async () => {
+    const pages = {
+      slidingLog: "docs/choose",
+      "429": "docs/troubleshooting",
+      serverless: "docs/serverless",
+      lambda: "docs/serverless",
+      kubernetes: "docs/kubernetes",
+      troubleshooting: "docs/troubleshooting",
+      alerts: "docs/production",
+      retries: "docs/fetch",
+      redirects: "docs/troubleshooting",
+      "several processes": "docs/choose-numbers",
+      burst: "docs/choose-numbers",
+      glossary: "docs/glossary",
+    };
     await onPage({}, async (page) => {
       await ready(page, "/");
       await page.locator(".VPNavBarSearch button").first().click();
-      await page.locator("#localsearch-input").fill("slidingLog");
-      await page.locator(".VPLocalSearchBox .result").first().waitFor();
+      for (const [words, wanted] of Object.entries(pages)) {
+        await page.locator("#localsearch-input").fill(words);
+        await page.locator(`.VPLocalSearchBox .result[href*="/${wanted}"]`).first().waitFor();
+      }
     });
   },
   "each configuration: the numbers of the page are those of Node": async () => {
@@ -161,6 +177,32 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       };
       matches(await copied("TypeScript"), /gcra\(\{ limit: 3, periodMs: 1000, burst: 2 \}\)/);
       matches(await copied("YAML rule"), /algo: gcra/);
+      matches(
+        await copied("link"),
+        /^http.*playground.html\?algorithm=gcra&rate=3&burst=2&verb=try/,
+      );
+    });
+  },
+  "the landing page has code, and a limiter that runs and says why eleven passed": async () => {
+    await onPage({}, async (page) => {
+      await ready(page, "/");
+      await page.locator("pre", { hasText: "RateLimiter.create(10)" }).waitFor();
+      const figure = page.locator('[data-figure="burst"]');
+      await figure.locator(".pg-summary", { hasText: "11 passed at once: 10 permits" }).waitFor();
+      await figure.getByLabel("permits per second").fill("4");
+      await figure.locator(".pg-summary", { hasText: "5 passed at once: 4 permits" }).waitFor();
+    });
+  },
+  "on a phone the first chart stays in view while a slider moves": async () => {
+    await onPage(PHONE, async (page) => {
+      await ready(page, `${PLAYGROUND}?algorithm=gcra&traffic=bursts`);
+      const slider = page.getByLabel("time shown, seconds");
+      await slider.scrollIntoViewIfNeeded();
+      await slider.fill("12");
+      const chart = page.getByLabel("When requests arrived, were granted and were refused");
+      const box = await chart.boundingBox();
+      if (box === null || box.y < 0 || box.y + box.height > PHONE.viewport.height)
+        throw new Error(`the chart is at ${JSON.stringify(box)}`);
     });
   },
   "the keyboard draws traffic, moves the time and sends live requests": async () => {

@@ -13,14 +13,17 @@ import {
   tokenBucket,
 } from "smooth-limiter";
 
-/** A number that the user chooses with a slider. */
-export interface Field {
-  readonly name: string;
+export interface SliderRange {
   readonly label: string;
   readonly min: number;
   readonly max: number;
   readonly step: number;
   readonly initial: number;
+}
+
+/** A number that the user chooses with a slider. */
+export interface Field extends SliderRange {
+  readonly name: string;
 }
 
 export type Numbers = Readonly<Record<string, number>>;
@@ -39,6 +42,11 @@ export interface Pace {
   readonly burst: number;
 }
 
+export interface AtOnce {
+  readonly calls: number;
+  readonly words: string;
+}
+
 export interface Algorithm {
   readonly label: string;
   readonly fields: readonly Field[];
@@ -49,6 +57,8 @@ export interface Algorithm {
   most(numbers: Numbers): number;
   /** That number, from the answer to `peek()`. */
   level(numbers: Numbers, standing: Standing): number;
+  /** How many calls pass without a wait when many come together, and why. */
+  atOnce(numbers: Numbers, level: number, permits: number): AtOnce;
   pace(numbers: Numbers): Pace;
   /** The numbers that come closest to a pace. */
   atPace(pace: Pace): Numbers;
@@ -74,6 +84,15 @@ export const ALGORITHMS = {
     state: "stored permits",
     most: (numbers) => bursty(numbers).max,
     level: (numbers, standing) => stored(bursty(numbers), standing),
+    atOnce: (_, level, permits) => {
+      const covered = wholeCalls(level, permits);
+      const enough = permits > 1 ? `, enough for ${covered}` : "";
+      const words =
+        covered === 0
+          ? "nothing was stored, and one call goes in advance: the next one pays for it"
+          : `${counted(level, "permit")} stored${enough}, and one call goes in advance`;
+      return { calls: covered + 1, words };
+    },
     pace: ({ rate = 0, burstSeconds = 0 }) => ({ rate, burst: rate * burstSeconds + 1 }),
     atPace: ({ rate, burst }) => ({ rate, burstSeconds: (burst - 1) / rate }),
     args: ({ rate = 0, burstSeconds = 0 }) => ({ permitsPerSecond: rate, burstSeconds }),
@@ -90,6 +109,10 @@ export const ALGORITHMS = {
     state: "stored permits (cold when full)",
     most: (numbers) => warmingUp(numbers).max,
     level: (numbers, standing) => stored(warmingUp(numbers), standing),
+    atOnce: () => ({
+      calls: 1,
+      words: "idle time is not stored, it makes the limiter cold; one call goes in advance",
+    }),
     pace: ({ rate = 0 }) => ({ rate, burst: 1 }),
     atPace: ({ rate }) => ({ rate, warmupSeconds: 2, coldFactor: 3 }),
     args: warmUpNumbers,
@@ -120,6 +143,7 @@ export const ALGORITHMS = {
     state: "tokens in the bucket",
     most: ({ capacity = 0 }) => capacity,
     level: (_, { remaining }) => remaining,
+    atOnce: held,
     pace: ({ capacity = 0, rate = 0 }) => ({ rate, burst: capacity }),
     atPace: ({ rate, burst }) => ({ capacity: burst, rate }),
     args: bucket,
@@ -132,6 +156,7 @@ export const ALGORITHMS = {
     state: "permits available",
     most: ({ burst = 0 }) => burst + 1,
     level: (_, { remaining }) => remaining,
+    atOnce: held,
     pace: ({ rate = 0, burst = 0 }) => ({ rate, burst: burst + 1 }),
     atPace: ({ rate, burst }) => ({ rate, burst: burst - 1 }),
     args: gcraNumbers,
@@ -148,6 +173,11 @@ export const ALGORITHMS = {
     state: "permits available at once",
     most: (numbers) => 1 + leaky(numbers).nodelay,
     level: (_, { remaining }) => remaining,
+    atOnce: (numbers, level, permits) => {
+      const { nodelay } = leaky(numbers);
+      const more = nodelay > 0 ? `, and nodelay lets ${nodelay} more go` : "";
+      return { calls: wholeCalls(level, permits), words: `one leaves the bucket at once${more}` };
+    },
     pace: (numbers) => ({
       rate: leaky(numbers).permitsPerSecond,
       burst: leaky(numbers).capacity + 1,
@@ -220,6 +250,14 @@ function window(state: string, algo: string) {
     state,
     most: ({ limit = 0 }: Numbers) => limit,
     level: (_: Numbers, { limit, remaining }: Standing) => limit - remaining,
+    atOnce: ({ limit = 0, windowSeconds = 1 }: Numbers, level: number, permits: number) => {
+      const room = limit - level;
+      const used = level > 0 ? `, and ${counted(level, "permit")} used already` : "";
+      return {
+        calls: wholeCalls(room, permits),
+        words: `the limit is ${limit} in ${windowSeconds} s${used}`,
+      };
+    },
     pace: ({ limit = 0, windowSeconds = 1 }: Numbers) => ({
       rate: limit / windowSeconds,
       burst: limit,
@@ -241,6 +279,25 @@ function window(state: string, algo: string) {
       rpu: limit,
       algo,
     }),
+  };
+}
+
+/** How many calls of that size a number of permits covers. */
+function wholeCalls(available: number, permits: number): number {
+  // the number is what a limiter reports: it may be off by a rounding
+  return Math.floor(available / permits + 1e-6);
+}
+
+function counted(count: number, unit: string): string {
+  const shown = Math.round(count * 100) / 100;
+  return `${shown} ${unit}${shown === 1 ? " was" : "s were"}`;
+}
+
+/** What algorithms with a bucket of permits have in common. */
+function held(_: Numbers, level: number, permits: number): AtOnce {
+  return {
+    calls: wholeCalls(level, permits),
+    words: `${counted(level, "permit")} in the bucket`,
   };
 }
 

@@ -3,8 +3,10 @@
 import { RateLimiter } from "smooth-limiter";
 import { StoreRateLimiter } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
+import type { SliderRange } from "./algorithms.ts";
 import { fromQuery } from "./settings.ts";
 import { type Call, simulate } from "./simulate.ts";
+import { whyInWords } from "./why.ts";
 
 /** One row of a figure: the calls of one limiter. */
 export interface Lane {
@@ -16,12 +18,15 @@ export interface Lane {
   readonly marked?: readonly [fromMs: number, untilMs: number];
 }
 
+type Range = Omit<SliderRange, "label">;
+
 export interface Figure {
   readonly title: string;
   readonly seconds: number;
   /** What the reader chooses. */
   readonly question: string;
-  readonly choices: Readonly<Record<string, string>>;
+  /** What there is to choose from: the words for each value, the first of them at the beginning; or a slider. */
+  readonly choices: Readonly<Record<string, string>> | Range;
   lanes(choice: string): Promise<readonly Lane[]>;
   /** The query with which the playground shows it, if it can. */
   playground?(choice: string): string;
@@ -31,6 +36,71 @@ export interface Figure {
 const AT_THE_EDGE = `${"0".repeat(19)}aa`;
 
 const WARM_UPS: Readonly<Record<string, number>> = { short: 0.5, medium: 2, long: 5 };
+
+/** 4 s in 40 bars: a pause, and then twenty calls within a tenth of a second. */
+const burst: Figure = {
+  title: "RateLimiter.create(10): nothing for a second, then twenty calls",
+  seconds: 4,
+  question: "permits per second",
+  choices: { min: 2, max: 20, step: 1, initial: 10 },
+  playground: (choice) =>
+    `algorithm=smoothBursty&rate=${choice}&burstSeconds=1&verb=wait&traffic=drawn&bars=${"0".repeat(10)}k&seconds=4`,
+  async lanes(choice) {
+    const series = await simulate(fromQuery(String(this.playground?.(choice))));
+    const words = whyInWords(series).replace(/\.$/, "");
+    return [{ label: `RateLimiter.create(${choice})`, calls: series.calls, words }];
+  },
+};
+
+const SIZES: Readonly<Record<string, readonly number[]>> = {
+  large: [1, 8, 1, 1, 1],
+  equal: [1, 1, 1, 1, 1],
+};
+
+const prepay: Figure = {
+  title: "Five calls come together at four permits a second",
+  seconds: 4,
+  question: "the second one takes",
+  choices: { large: "8 permits", equal: "1 permit" },
+  async lanes(choice) {
+    const clock = new FakeClock();
+    const limiter = RateLimiter.create(4, { clock, burstSeconds: 0 });
+    const calls = (SIZES[choice] ?? []).map((permits, i) =>
+      recorded(clock, i === 1 && permits > 1 ? `acquire(${permits})` : "acquire()", () =>
+        limiter.acquire(permits),
+      ),
+    );
+    await clock.advance(4000);
+    const [, second, third] = calls.map(({ startedMs = 0 }) => startedMs);
+    const words = `the second starts at ${second} ms, the third at ${third} ms: it pays for the one before`;
+    return [{ label: "acquire(n)", calls, words }];
+  },
+};
+
+const processes: Figure = {
+  title: "Three processes call a service that allows five requests a second",
+  seconds: 4,
+  question: "they have",
+  choices: { one: "one limit, in a store", each: "a limiter each" },
+  async lanes(choice) {
+    const clock = new FakeClock();
+    const store = memoryStore({ clock });
+    const limiters = ["a", "b", "c"].map((tenant, i) => {
+      const name = choice === "one" ? "shared" : `process ${i}`;
+      const options = { clock, burstSeconds: 0 };
+      return { tenant, limiter: StoreRateLimiter.create(store, name, 5, options) };
+    });
+    const calls: Call[] = [];
+    for (let ms = 0; ms < 4000; ms += 100) {
+      for (const { tenant, limiter } of limiters)
+        calls.push(recorded(clock, tenant, () => limiter.tryAcquire()));
+      await clock.advance(100);
+    }
+    await Promise.all(limiters.map(({ limiter }) => limiter.close()));
+    const words = `${mostWithin(calls, 1000)} in the busiest second, all together`;
+    return [{ label: choice === "one" ? "one limit" : "three limiters", calls, words }];
+  },
+};
 
 const warmingUp: Figure = {
   title: "Ten requests a second, after a start and after a pause",
@@ -184,12 +254,24 @@ function pause(ms: number): Promise<void> {
 }
 
 export const FIGURES: Readonly<Record<string, Figure>> = {
+  burst,
+  prepay,
+  processes,
   "warming-up": warmingUp,
   "double-burst": doubleBurst,
   cancel,
   fair,
   "redis-away": redisAway,
 };
+
+/** Returns what a figure shows before the reader chooses. */
+export function firstChoice({ choices }: Figure): string {
+  return isSlider(choices) ? String(choices.initial) : (Object.keys(choices)[0] ?? "");
+}
+
+export function isSlider(choices: Figure["choices"]): choices is Range {
+  return typeof choices.min === "number";
+}
 
 function longestWaitMs(calls: readonly Call[]): number {
   return Math.round(Math.max(0, ...calls.map(({ atMs, startedMs = atMs }) => startedMs - atMs)));

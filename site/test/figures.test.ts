@@ -1,6 +1,6 @@
 import * as assert from "uvu/assert";
 import { suite } from "../../test/support/suite.ts";
-import { FIGURES } from "../model/figures.ts";
+import { FIGURES, type Figure, isSlider } from "../model/figures.ts";
 
 const figures = suite("the figures of the docs");
 
@@ -13,6 +13,30 @@ async function wordsOf(name: string, choice: string): Promise<string[]> {
   const lanes = (await FIGURES[name]?.lanes(choice)) ?? [];
   return lanes.map(({ words }) => words);
 }
+
+function valuesOf(choices: Figure["choices"]): string[] {
+  if (!isSlider(choices)) return Object.keys(choices);
+  return [choices.min, choices.initial, choices.max].map(String);
+}
+
+figures("burst: the sentence says why so many passed", async () => {
+  assert.equal(await wordsOf("burst", "10"), [
+    "11 passed at once: 10 permits were stored, and one call goes in advance. The next one waited 45 ms",
+  ]);
+  assert.equal(await wordsOf("burst", "2"), [
+    "3 passed at once: 2 permits were stored, and one call goes in advance. The next one waited 485 ms",
+  ]);
+});
+
+figures("prepay: a large call starts in its turn, and the next one pays for it", async () => {
+  assert.equal(await startsOf("prepay", "large"), [[0, 250, 2250, 2500, 2750]]);
+  assert.equal(await startsOf("prepay", "equal"), [[0, 250, 500, 750, 1000]]);
+});
+
+figures("processes: one limit in a store holds for all of them", async () => {
+  assert.equal(await wordsOf("processes", "one"), ["5 in the busiest second, all together"]);
+  assert.equal(await wordsOf("processes", "each"), ["15 in the busiest second, all together"]);
+});
 
 figures("warming up: a longer warm-up makes callers wait longer", async () => {
   assert.equal(await wordsOf("warming-up", "short"), ["the longest wait is 250 ms"]);
@@ -56,7 +80,7 @@ figures("fair: a tenant that sends all at once delays only itself", async () => 
 
 figures("the playground shows the same where it can", () => {
   for (const [name, { choices, playground }] of Object.entries(FIGURES)) {
-    const queries = Object.keys(choices).map((choice) => playground?.(choice));
+    const queries = valuesOf(choices).map((choice) => playground?.(choice));
     assert.is(new Set(queries).size, playground === undefined ? 1 : queries.length, name);
   }
 });

@@ -1,5 +1,7 @@
 // Small helpers for elements.
 
+import type { SliderRange } from "../model/algorithms.ts";
+
 type Attributes = Readonly<Record<string, string | number | boolean | undefined>>;
 
 /** Makes an element. An attribute that is `false` or undefined is left out. */
@@ -41,16 +43,9 @@ export function choice(
   return make("div", { class: "pg-field" }, make("label", { for: id }, label), select);
 }
 
-export interface SliderRange {
-  readonly label: string;
-  readonly min: number;
-  readonly max: number;
-  readonly step: number;
-}
-
 /** A slider with its label and its value. */
 export function slider(
-  { label, min, max, step }: SliderRange,
+  { label, min, max, step }: Omit<SliderRange, "initial">,
   value: number,
   change: (value: number) => void,
 ): HTMLElement {

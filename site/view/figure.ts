@@ -1,10 +1,9 @@
 // A figure of the docs: what the library does, drawn as it goes on, with something to choose.
 
 import { escaped } from "../../cli/src/report/chart.ts";
-import { FIGURES, type Lane } from "../model/figures.ts";
+import { FIGURES, firstChoice, isSlider, type Lane } from "../model/figures.ts";
 import { drawCalls, xOf } from "./chart.ts";
-import { button, choice, make } from "./dom.ts";
-
+import { button, choice, make, slider } from "./dom.ts";
 import { legend } from "./legend.ts";
 
 /** The longest time that it moves by itself, ms. */
@@ -77,7 +76,12 @@ export function mount(place: HTMLElement, name: string): () => void {
     if (isMoving && !matchMedia("(prefers-reduced-motion: reduce)").matches) move();
   };
 
-  choose(Object.keys(choices)[0] ?? "");
+  const control = (choose: (next: string) => void) =>
+    isSlider(choices)
+      ? slider({ label: question, ...choices }, choices.initial, (value) => choose(String(value)))
+      : choice(question, choices, chosen, choose);
+
+  choose(firstChoice(figure));
   place.replaceChildren(
     make(
       "figure",
@@ -86,7 +90,7 @@ export function mount(place: HTMLElement, name: string): () => void {
       make(
         "div",
         { class: "pg-time" },
-        choice(question, choices, chosen, (next) => {
+        control((next) => {
           choose(next);
           void update(true);
         }),

@@ -41,7 +41,7 @@ import {
   drawWaiting,
   xOf,
 } from "./chart.ts";
-import { codeBlock } from "./code-block.ts";
+import { codeBlock, copied } from "./code-block.ts";
 import { button, choice, make, slider } from "./dom.ts";
 import { legend } from "./legend.ts";
 import { inWords } from "./words.ts";
@@ -84,6 +84,11 @@ class Playground {
   });
   readonly #play = button("Play", () => this.#togglePlay());
   readonly #liveButton = button("Run live", () => this.#toggleLive());
+  readonly #link = button("Copy link", async () => {
+    const url = `${location.origin}${location.pathname}?${toQuery(this.#settings)}`;
+    await copied(this.#link, url, "Copy the address");
+  });
+  readonly #columns: HTMLElement;
   readonly #send = button("Send a request", () => this.#sendOne?.("you"));
   readonly #code = make("div", { class: "pg-code" });
   readonly #table = make("details", { class: "pg-numbers" });
@@ -95,12 +100,21 @@ class Playground {
     this.#scrubber.addEventListener("input", () => this.#scrub(this.#scrubber.valueAsNumber));
     this.#send.hidden = true;
     this.#results.append(
-      make("div", { class: "pg-time" }, this.#play, this.#liveButton, this.#send, this.#scrubber),
+      make(
+        "div",
+        { class: "pg-time" },
+        this.#play,
+        this.#liveButton,
+        this.#link,
+        this.#send,
+        this.#scrubber,
+      ),
       this.#summary,
       this.#charts,
       this.#code,
       this.#table,
     );
+    this.#columns = make("div", { class: "pg-columns" }, this.#controls, this.#results);
     place.replaceChildren(
       make(
         "div",
@@ -109,9 +123,11 @@ class Playground {
         make(
           "p",
           {},
-          "Choose a limiter and its traffic. The library itself runs in this page, in virtual time, so you see the result at once. To replay an access log, drop it on the page; a report of `smooth-limiter replay --json` opens here, too.",
+          "Choose a limiter and its traffic. The library itself runs in this page, in virtual time, so you see the result at once. To replay an access log, drop it on the page; a report of ",
+          make("code", {}, "smooth-limiter replay --json"),
+          " opens here, too.",
         ),
-        make("div", { class: "pg-columns" }, this.#controls, this.#results),
+        this.#columns,
       ),
     );
     const { signal } = this.#ending;
@@ -127,7 +143,7 @@ class Playground {
     );
     window.addEventListener("popstate", () => this.#change(fromQuery(location.search)), { signal });
     const resized = new ResizeObserver(() => this.#draw());
-    resized.observe(this.#charts);
+    resized.observe(this.#columns);
     signal.addEventListener("abort", () => resized.disconnect());
     this.#showControls();
     this.#update();
@@ -358,7 +374,7 @@ class Playground {
 
   #draw(): void {
     const series = this.#series;
-    const width = Math.max(280, Math.floor(this.#charts.clientWidth));
+    const width = this.#width;
     const replayed = this.#replayed;
     this.#results.classList.toggle("pg-replayed", replayed !== undefined);
     if (replayed !== undefined) {
@@ -410,6 +426,11 @@ class Playground {
     this.#showMoment();
   }
 
+  get #width(): number {
+    // on a phone the charts have no box of their own
+    return Math.max(280, Math.floor(this.#charts.clientWidth || this.#columns.clientWidth));
+  }
+
   #scrub(atMs: number): void {
     this.#atMs = atMs;
     this.#showMoment();
@@ -419,7 +440,7 @@ class Playground {
   #showMoment(): void {
     const series = this.#series;
     if (series === undefined || this.#replayed !== undefined) return;
-    const width = Math.max(280, Math.floor(this.#charts.clientWidth));
+    const width = this.#width;
     const atMs = Math.min(this.#atMs, series.seconds * 1000);
     const x = xOf(width, series.seconds, atMs);
     for (const cursor of this.#charts.querySelectorAll(".pg-cursor")) {

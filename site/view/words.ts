@@ -1,5 +1,6 @@
 import { algorithmOf } from "../model/algorithms.ts";
 import { type Series, summaryOf, tenantsOf } from "../model/simulate.ts";
+import { whyInWords } from "../model/why.ts";
 
 /** What happened until an instant, for readers who cannot see the charts. */
 export function inWords(series: Series, atMs: number): string {
@@ -14,6 +15,7 @@ export function inWords(series: Series, atMs: number): string {
   const words = [
     `After ${(atMs / 1000).toFixed(2)} s: ${sums.arrived} arrived, ${sums.granted} granted, ${sums.waiting} waiting, ${sums.refused} refused.`,
     `Longest wait ${Math.round(sums.longestWaitMs)} ms, most in any second ${sums.mostInASecond}.`,
+    atMs >= series.seconds * 1000 ? whyInWords(series) : "",
     `Now ${algorithmOf(series.algorithm).state}: ${Math.round(level * 100) / 100}.`,
     tenants.length > 1 ? `Granted by caller: ${shares.join(", ")}.` : "",
     series.leftOut > 0

@@ -15,12 +15,12 @@ export interface CheckOptions {
   readonly cost: readonly string[];
 }
 
-/** @returns the exit code: 0, or 1 if there are errors; with `strict` also if there are warnings */
+/** @returns whether the rules are valid; with `strict`, whether they have no warnings either */
 export async function check(
   paths: readonly string[],
   options: CheckOptions,
   io: Io,
-): Promise<number> {
+): Promise<boolean> {
   const files = await Promise.all(paths.map((path) => checkFile(path, options, io)));
   const findings = files.flatMap((file) => file.findings);
   const rules = files.flatMap((file) => file.rules);
@@ -40,7 +40,7 @@ export async function check(
     const shared = rules.filter(({ scope }) => scope === "global").length;
     if (options.redis && shared > 0) io.stdout.write(`${duringOutages(shared)}\n`);
   }
-  return errors > 0 || (options.strict && warnings > 0) ? 1 : 0;
+  return errors === 0 && !(options.strict && warnings > 0);
 }
 
 /** What the defaults of `createGateway` do while Redis is unavailable. */

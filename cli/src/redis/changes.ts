@@ -178,12 +178,11 @@ export async function make(
   { plan, facts, action, isNeeded = true }: Change,
   { dryRun = false, json: isJson = false }: ChangeOptions,
   io: Io,
-): Promise<number> {
+): Promise<void> {
   const changed = isNeeded && !dryRun;
   if (!isJson) io.stdout.write(`${dryRun ? "dry run, nothing changes: " : ""}${printable(plan)}\n`);
   if (changed) await action();
   if (isJson) io.stdout.write(json({ key, ...facts, changed }));
-  return 0;
 }
 
 /** Finds the declared limit that a command means, and the one that applies in its place. */

@@ -1,12 +1,12 @@
 import type { Command } from "commander";
 import type { Io } from "../io.ts";
-import { listed, positive, wholeNumber } from "../options.ts";
+import { positive, repeatable, wholeNumber } from "../options.ts";
 import { addLimitChanges, addRateChanges, type ChangeOptions, make, type Plan } from "./changes.ts";
 import { type RedisOptions, withRedis } from "./connect.ts";
 import { type ListOptions, list, show, type WatchOptions, watch } from "./views.ts";
 
 /** Adds `redis` and its commands to the program. */
-export function addRedisCommands(program: Command, io: Io, exit: (code: number) => void): void {
+export function addRedisCommands(program: Command, io: Io, fail: () => void): void {
   const redis = program
     .command("redis")
     .description("shows and changes what limiters have stored on Redis");
@@ -18,11 +18,8 @@ export function addRedisCommands(program: Command, io: Io, exit: (code: number) 
       .option("--json", "the result as JSON");
   const listing = (name: string, description: string) =>
     command(name, description)
-      .option(
-        "--prefix <text>",
-        "lists keys with this prefix; default l:, c: and g:; may be repeated",
-        listed,
-        [],
+      .addOption(
+        repeatable("--prefix <text>", "lists keys with this prefix").default([], "l:, c: and g:"),
       )
       .option(
         "--top <count>",
@@ -32,9 +29,9 @@ export function addRedisCommands(program: Command, io: Io, exit: (code: number) 
       );
   const KEY = ["<key>", "as ls prints it, such as l:github"] as const;
 
-  listing("ls", "lists the limiters and their state").action(async (options: ListOptions) => {
-    exit(await withRedis(options.url, io, (redis) => list(redis, options, io)));
-  });
+  listing("ls", "lists the limiters and their state").action((options: ListOptions) =>
+    withRedis(options.url, io, (redis) => list(redis, options, io)),
+  );
   listing("watch", "prints the list repeatedly")
     .option("--every <ms>", "ms between two lists", positive, 1000)
     .option(
@@ -43,25 +40,22 @@ export function addRedisCommands(program: Command, io: Io, exit: (code: number) 
       wholeNumber(0, 999_999),
       0,
     )
-    .action(async (options: WatchOptions) => {
-      exit(await watch(options, io));
-    });
+    .action((options: WatchOptions) => watch(options, io));
   command("show", "shows one limiter: its numbers, and the holders of its leases")
     .argument(...KEY)
     .action(async (key: string, options: RedisOptions) => {
-      exit(await withRedis(options.url, io, (redis) => show(redis, key, options, io)));
+      if (!(await withRedis(options.url, io, (redis) => show(redis, key, options, io)))) fail();
     });
 
   const change = (name: string, description: string, plan: Plan) => {
     const added = command(name, description)
       .argument(...KEY)
       .option("--dry-run", "prints the change without making it");
-    return added.action(async (key: string, value: number) => {
+    return added.action((key: string, value: number) => {
       const options = added.opts<ChangeOptions>();
-      const code = await withRedis(options.url, io, async (redis) =>
+      return withRedis(options.url, io, async (redis) =>
         make(key, await plan(redis, key, value, options), options, io),
       );
-      exit(code);
     });
   };
   addRateChanges(change);

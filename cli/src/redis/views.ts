@@ -19,29 +19,28 @@ export interface WatchOptions extends ListOptions {
 }
 
 /** Lists the limiters. */
-export async function list(redis: Server, options: ListOptions, io: Io): Promise<number> {
+export async function list(redis: Server, options: ListOptions, io: Io): Promise<void> {
   const { entries, more } = await readAll(redis, options);
   if (options.json) io.stdout.write(json(entries));
   else io.stdout.write(`${tableOf(entries, more, colorsOf(io, io.stdout))}\n`);
-  return 0;
 }
 
-/** Shows one limiter: exit code 1 if there is none. */
+/** Shows one limiter. @returns whether there is one */
 export async function show(
   redis: Server,
   key: string,
   { json: isJson }: RedisOptions,
   io: Io,
-): Promise<number> {
+): Promise<boolean> {
   const entry = await readEntry(redis, key);
   const nothing = `${printable(key)}: nothing is stored; "redis ls" lists the keys`;
   const text = isJson ? json(entry ?? null) : `${entry ? describe(entry, Date.now()) : nothing}\n`;
   io.stdout.write(text);
-  return entry === undefined ? 1 : 0;
+  return entry !== undefined;
 }
 
 /** Lists the limiters again and again, and connects again after an outage. */
-export async function watch(options: WatchOptions, io: Io): Promise<number> {
+export async function watch(options: WatchOptions, io: Io): Promise<void> {
   const colors = colorsOf(io, io.stdout);
   let looks = 0;
   const print = (facts: object, text: string) => {
@@ -60,7 +59,7 @@ export async function watch(options: WatchOptions, io: Io): Promise<number> {
         for (;;) {
           const { entries, more } = await readAll(redis, options);
           print({ limiters: entries }, tableOf(entries, more, colors));
-          if (looks === options.count) return 0;
+          if (looks === options.count) return;
           await sleep(options.every);
         }
       });

@@ -1,4 +1,3 @@
-import { Heap } from "./heap.ts";
 import type { LogEntry } from "./log-entry.ts";
 
 /**
@@ -17,10 +16,8 @@ export class InOrder {
   readonly #holdMs: number;
   readonly #spreads: boolean;
   readonly #most: number;
-  /** The lines held, by their time; those of one time in the order in which they came. */
-  readonly #held = new Map<number, LogEntry[]>();
-  readonly #times = new Heap<number>((one, other) => one < other);
-  #size = 0;
+  /** In the order in which they came, apart from those that were sorted before. */
+  #held: LogEntry[] = [];
   #newestMs = -Infinity;
   #playedMs = -Infinity;
 
@@ -35,14 +32,7 @@ export class InOrder {
     const { atMs } = entry;
     if (atMs < this.#playedMs) this.late += 1;
     this.#newestMs = Math.max(this.#newestMs, atMs);
-    this.#size += 1;
-    const group = this.#held.get(atMs);
-    if (group !== undefined) {
-      group.push(entry);
-      return;
-    }
-    this.#held.set(atMs, [entry]);
-    this.#times.push(atMs);
+    this.#held.push(entry);
   }
 
   /** Yields the lines that need not be held any longer. */
@@ -57,16 +47,19 @@ export class InOrder {
 
   /** Yields the lines before `endMs`, in groups with one time. */
   *#until(endMs: number): Generator<[atMs: number, entry: LogEntry]> {
-    for (;;) {
-      const atMs = this.#times.first;
-      if (atMs === undefined || (atMs >= endMs && this.#size <= this.#most)) return;
-      const group = this.#held.get(atMs) ?? [];
-      this.#times.pop();
-      this.#held.delete(atMs);
-      this.#size -= group.length;
-      const stepMs = this.#spreads && group[0]?.isCoarse ? 1000 / group.length : 0;
-      for (const [i, entry] of group.entries()) yield [atMs + i * stepMs, entry];
+    // stable, and nearly sorted lines take few steps
+    const held = this.#held.sort((one, other) => one.atMs - other.atMs);
+    let from = 0;
+    for (let first = held[0]; first !== undefined; first = held[from]) {
+      const { atMs, isCoarse } = first;
+      if (atMs >= endMs && held.length - from <= this.#most) break;
+      let end = from + 1;
+      while (held[end]?.atMs === atMs) end += 1;
+      const stepMs = this.#spreads && isCoarse ? 1000 / (end - from) : 0;
+      for (let i = from; i < end; i++) yield [atMs + (i - from) * stepMs, held[i] as LogEntry];
+      from = end;
       this.#playedMs = Math.max(this.#playedMs, atMs);
     }
+    this.#held = held.slice(from);
   }
 }

@@ -2,12 +2,15 @@
  * Parses times of logs. Rejects days that do not exist, which `Date` would turn into other days.
  */
 
-const MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec";
-const CLF_TIME = /^(\d{2})\/([A-Z][a-z]{2})\/(\d{4}):(\d{2}):(\d{2}):(\d{2}) ([+-])(\d{2})(\d{2})$/;
-/** 2000-10-10T13:55:36.5Z; also with a blank, or with slashes. */
-const ISO_DATE = /^(\d{4})([-/])(\d{2})\2(\d{2})(?:[T ]|$)/;
+const MONTH = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec";
+/** 10/Oct/2000:13:55:36 -0700. */
+const CLF_TIME = new RegExp(
+  `^(\\d{2})/(${MONTH})/(\\d{4}):((?:[01]\\d|2[0-3]):[0-5]\\d):([0-5]\\d|60) ([+-](?:(?:0\\d|1[0-3])[0-5]\\d|1400))$`,
+);
 /** Tue, 10 Oct 2000 13:55:36 GMT. */
-const MAIL_DATE = /^(?:[A-Z][a-z]{2}, )?(\d{1,2}) ([A-Z][a-z]{2}) (\d{4}) /;
+const MAIL_DATE = new RegExp(`^(?:[A-Z][a-z]{2}, )?((\\d{1,2}) (?:${MONTH}) (\\d{4})) `);
+/** 2000-10-10T13:55:36.5Z; also with a blank, or with slashes. */
+const ISO_DATE = /^((\d{4})([-/])\d{2}\3(\d{2}))(?:[T ]|$)/;
 /** The largest offset of a time zone, minutes: that of Kiribati. */
 const FARTHEST_ZONE = 14 * 60;
 
@@ -26,29 +29,25 @@ export function parseClfTime(time: string): number {
 }
 
 function clfTime(text: string): number {
-  const [, day, month = "", year, hour, minute, second, sign, zoneHours, zoneMinutes] =
-    CLF_TIME.exec(text) ?? [];
-  const midnight = midnightOf(Number(year), monthOf(month), Number(day));
-  const time = [Number(hour), Number(minute), Number(second)] as const;
-  const zone = Number(zoneHours) * 60 + Number(zoneMinutes);
-  // a leap second is written as 60
-  const isPossible = time[0] < 24 && time[1] < 60 && time[2] <= 60;
-  if (!isPossible || zone > FARTHEST_ZONE || Number(zoneMinutes) > 59) return Number.NaN;
-  const utc = midnight + ((time[0] * 60 + time[1]) * 60 + time[2]) * 1000;
-  return utc + (sign === "-" ? zone : -zone) * 60_000;
+  const [, day, month, year, minute, second, zone] = CLF_TIME.exec(text) ?? [];
+  // a leap second is written as 60, which `Date` does not know
+  return dateTime(`${day} ${month} ${year} ${minute}:00 ${zone}`) + Number(second) * 1000;
 }
 
 /** Parses the combined format, ISO 8601, and the format of mail and HTTP. NaN for anything else. */
 export function parseTime(text: string): number {
   const clf = parseClfTime(text);
-  if (!Number.isNaN(clf)) return clf;
-  const [, isoYear, , isoMonth, isoDay] = ISO_DATE.exec(text) ?? [];
-  const [, day, month = "", year] = MAIL_DATE.exec(text) ?? [];
-  const midnight =
-    isoYear !== undefined
-      ? midnightOf(Number(isoYear), Number(isoMonth) - 1, Number(isoDay))
-      : midnightOf(Number(year), monthOf(month), Number(day));
-  return Number.isNaN(midnight) ? Number.NaN : Date.parse(text);
+  return Number.isNaN(clf) ? dateTime(text) : clf;
+}
+
+function dateTime(text: string): number {
+  const [, mail, mailDay, mailYear] = MAIL_DATE.exec(text) ?? [];
+  const [, iso, isoYear, , isoDay] = ISO_DATE.exec(text) ?? [];
+  const midnight = new Date(`${mail ?? iso} UTC`);
+  const exists =
+    midnight.getUTCFullYear() === Number(mailYear ?? isoYear) &&
+    midnight.getUTCDate() === Number(mailDay ?? isoDay);
+  return exists ? Date.parse(text) : Number.NaN;
 }
 
 /** A time of day, and the offset of its zone. */
@@ -60,18 +59,4 @@ export function zoneMinutesOf(line: string): number {
   if (sign === undefined) return 0;
   const offset = Number(hours) * 60 + Number(minutes);
   return offset > FARTHEST_ZONE ? 0 : sign === "-" ? -offset : offset;
-}
-
-/** From 0; -1 if it is not a month. */
-function monthOf(name: string): number {
-  const at = name.length === 3 ? MONTHS.indexOf(name) : -1;
-  return at % 3 === 0 ? at / 3 : -1;
-}
-
-/** Midnight UTC, ms; NaN for a day that the month does not have. */
-function midnightOf(year: number, month: number, day: number): number {
-  const date = new Date(Date.UTC(year, month, day));
-  const isSame =
-    date.getUTCFullYear() === year && date.getUTCMonth() === month && date.getUTCDate() === day;
-  return isSame ? date.getTime() : Number.NaN;
 }

@@ -1,5 +1,6 @@
 import { Presets, SingleBar } from "cli-progress";
 import type { Output } from "../io.ts";
+import { number } from "../words.ts";
 
 /** Shows the progress of the reading on a terminal; does nothing elsewhere. */
 export class Progress {
@@ -28,8 +29,7 @@ export class Progress {
   }
 
   at(lines: number): void {
-    const payload = { lines: lines.toLocaleString("en") };
-    this.#bar?.update(this.#size === undefined ? 0 : this.#bytes, payload);
+    this.#bar?.update(this.#size === undefined ? 0 : this.#bytes, { lines: number(lines) });
   }
 
   /** Writes a line above the progress bar. */

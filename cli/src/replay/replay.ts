@@ -51,13 +51,12 @@ const IGNORED_LIST =
 /** How many unreadable lines are reported one by one. */
 const NAMED = 5;
 
-/** @returns the exit code: 0 */
 export async function replay(
   rulesPath: string,
   logPath: string,
   options: ReplayOptions,
   io: Io,
-): Promise<number> {
+): Promise<void> {
   if (rulesPath === "-" && logPath === "-") {
     throw new CliError("rules and log cannot both be read from stdin");
   }
@@ -68,7 +67,6 @@ export async function replay(
   if (options.json) io.stdout.write(json(replayed));
   else io.stdout.write(textReport(replayed, io));
   if (options.html !== undefined) await write(options.html, htmlReport(replayed));
-  return 0;
 }
 
 async function readRulesOf(

@@ -150,7 +150,8 @@ export class Tally {
     const counts = this.#counts;
     counts.requests += 1;
     counts[partOf(verdict.allowed, verdict.waitedMs)] += 1;
-    if (verdict.outcomes.length === 0) counts.withoutRule += 1;
+    // a disputed target is refused although no rule is asked
+    if (verdict.outcomes.length === 0 && verdict.allowed) counts.withoutRule += 1;
     this.#firstMs = Math.min(this.#firstMs, atMs);
     this.#lastMs = Math.max(this.#lastMs, atMs);
     for (const outcome of verdict.outcomes) {

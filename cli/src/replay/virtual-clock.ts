@@ -1,12 +1,8 @@
 import type { Clock, Timer } from "smooth-limiter";
-import { Heap } from "./heap.ts";
 
 interface Alarm {
   readonly atMs: number;
-  /** Of two alarms at one instant the first that was set is called first. */
-  readonly order: number;
   readonly wake: () => void;
-  isOff: boolean;
 }
 
 /**
@@ -16,8 +12,8 @@ interface Alarm {
 export class VirtualClock implements Clock {
   readonly epochMs: number;
   #nowMs = 0;
-  #set = 0;
-  readonly #alarms = new Heap<Alarm>(isBefore);
+  /** In the order of their instants; those of one instant in the order in which they were set. */
+  readonly #alarms: Alarm[] = [];
 
   /** @param epochMs the Unix time at which it begins; counted from there, microseconds are exact */
   constructor(epochMs: number) {
@@ -29,12 +25,14 @@ export class VirtualClock implements Clock {
   }
 
   wakeAt(timeMs: number, wake: () => void): Timer {
-    const alarm: Alarm = { atMs: timeMs, order: this.#set, wake, isOff: false };
-    this.#set += 1;
-    this.#alarms.push(alarm);
+    const alarm: Alarm = { atMs: timeMs, wake };
+    const alarms = this.#alarms;
+    // from the end: most alarms are later than those that were set before
+    alarms.splice(alarms.findLastIndex(({ atMs }) => atMs <= timeMs) + 1, 0, alarm);
     return {
       cancel: () => {
-        alarm.isOff = true;
+        const at = alarms.indexOf(alarm);
+        if (at >= 0) alarms.splice(at, 1);
       },
     };
   }
@@ -46,10 +44,9 @@ export class VirtualClock implements Clock {
   moveTo(timeMs: number): boolean {
     let hasWoken = false;
     for (;;) {
-      const next = this.#alarms.first;
+      const [next] = this.#alarms;
       if (next === undefined || next.atMs > timeMs) break;
-      this.#alarms.pop();
-      if (next.isOff) continue;
+      this.#alarms.shift();
       this.#nowMs = Math.max(this.#nowMs, next.atMs);
       next.wake();
       hasWoken = true;
@@ -57,8 +54,4 @@ export class VirtualClock implements Clock {
     if (timeMs < Infinity) this.#nowMs = Math.max(this.#nowMs, timeMs);
     return hasWoken;
   }
-}
-
-function isBefore(one: Alarm, other: Alarm): boolean {
-  return one.atMs < other.atMs || (one.atMs === other.atMs && one.order < other.order);
 }

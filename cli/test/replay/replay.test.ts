@@ -127,6 +127,14 @@ rules:
   assert.is(report.refused, 6);
 });
 
+test("a request whose target servers read differently is refused, and does not count as one without a rule", async () => {
+  const ofUrl = (url: string) => `- url: ${url}\n  rules: [{ actor: all, unit: day, rpu: 9 }]\n`;
+  const urls = ["/a", "/no-rule", "/a/../b"].map((url, i) => [i, { url }] as const);
+  const { report } = await replayed(ofUrl("/a") + ofUrl("/b"), jsonl(urls));
+  assert.equal([report.requests, report.passed, report.refused], [3, 2, 1]);
+  assert.is(report.withoutRule, 1);
+});
+
 test("actors: device, account and what a field names; global rules count here", async () => {
   const text = `url: /
 rules:

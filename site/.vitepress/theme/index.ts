@@ -1,3 +1,4 @@
+import { useData, withBase } from "vitepress";
 import DefaultTheme from "vitepress/theme";
 import { defineComponent, h, onBeforeUnmount, onMounted, ref } from "vue";
 import "./style.css";
@@ -25,9 +26,22 @@ function island(label: string, load: (place: HTMLElement, name: string) => Promi
   });
 }
 
+/** Leads to the repository if the build knows it, else to the page about the source. */
+const SourceLink = defineComponent({
+  setup() {
+    const { theme } = useData();
+    const { repository } = theme.value;
+    return () =>
+      repository === undefined
+        ? h("a", { href: withBase("/ARCHITECTURE.html") }, "How it works inside")
+        : h("a", { href: repository }, "Source");
+  },
+});
+
 export default {
   extends: DefaultTheme,
   enhanceApp({ app }: { app: { component(name: string, component: object): void } }) {
+    app.component("SourceLink", SourceLink);
     app.component(
       "PlayGround",
       island("The playground", async (place) =>

@@ -19,7 +19,6 @@ import {
 import type { OrderedRequest, Taken } from "../../api/participant.ts";
 import type { FairEntry } from "../../fair/fair-entry.ts";
 import type { Ranks } from "../../fair/ranks.ts";
-import { toMicros } from "../../ground/clock.ts";
 import type { Permits } from "../../ground/permits.ts";
 import type { Order } from "../../queue/order.ts";
 import type { RemoteCalls } from "../remote-calls.ts";
@@ -68,8 +67,7 @@ export class FairCalls {
         resolve(this.#tryNow(asked));
         return;
       }
-      const call = this.#queue.enter(asked, true, resolve);
-      if (micros < Infinity && call.isInLine) void this.#refuseIfLate(call);
+      this.#queue.enter(asked, true, resolve);
     });
   }
 
@@ -82,13 +80,6 @@ export class FairCalls {
     const isGranted = await this.#store.tryAcquire(permits, { timeoutMs: 0, signal });
     if (isGranted) this.#queue.grantedAtOnce(asked);
     return isGranted;
-  }
-
-  /** Refuses a call as soon as it is clear that it cannot be granted within its time-out. */
-  async #refuseIfLate(call: OrderedCaller): Promise<void> {
-    const waitMs = await this.#outlook.waitOf(call).catch(() => undefined);
-    if (waitMs === undefined || !call.isInLine) return;
-    if (this.#queue.now() + toMicros(waitMs) > call.deadline) this.#queue.expire(call);
   }
 
   async reserve(permits: Permits, options?: ShareOptions): Promise<Reservation> {
@@ -119,7 +110,10 @@ export class FairCalls {
     const reservation = new WaitingReservation(this.#store, this.#queue.ranks, permits, enter);
     const { call, granted } = reservation;
     // if the store cannot be asked, the call fails, too
-    const seen = this.#outlook.waitOf(call).catch(() => granted);
+    const seen = this.#outlook.peek(call).then(
+      ({ waitMs }) => waitMs,
+      () => granted,
+    );
     reservation.waitMs = await Promise.race([granted.then(() => 0), seen]);
     return reservation;
   }

@@ -14,8 +14,6 @@ export class FairEstimate {
   readonly #store: RemoteCalls;
   readonly #queue: WindowedCallers;
   readonly #names: readonly string[];
-  /** The request for the wait of calls while it is in flight, and its amount. */
-  #peeked: Promise<{ readonly decision: Decision; readonly amount: Amount }> | undefined;
 
   constructor(store: RemoteCalls, queue: WindowedCallers) {
     this.#store = store;
@@ -26,22 +24,6 @@ export class FairEstimate {
   /** Asks the store, and adds the wait for the calls that go before this one and wait in this process. */
   async peek(asked: Asked): Promise<Decision> {
     return this.behindOthers(asked, await this.#store.ask("peek", asked.amount));
-  }
-
-  /**
-   * How long a call that waits here will wait, ms, if no other comes. All calls that ask this at a time share
-   * one request to the store.
-   */
-  async waitOf({ amount, fairEntry }: Asked): Promise<number> {
-    this.#peeked ??= this.#store
-      .ask("peek", amount)
-      .then((decision) => ({ decision, amount }))
-      .finally(() => {
-        this.#peeked = undefined;
-      });
-    const seen = await this.#peeked;
-    const delay = this.#delay(seen.decision, this.#aheadOf(fairEntry), amount, seen.amount);
-    return Math.max(0, seen.decision.waitMs + toMillis(delay));
   }
 
   /** Adds that wait to an answer of the store. */
@@ -80,19 +62,13 @@ export class FairEstimate {
    *
    * @param seen the answer of the store
    * @param ahead the permits of those calls, in order
-   * @param seenFor the amount for which the store has reported a wait: the result is added to that wait
    */
-  #delay(
-    seen: Decision,
-    ahead: readonly Amount[],
-    amount: Amount,
-    seenFor: Amount = amount,
-  ): number {
+  #delay(seen: Decision, ahead: readonly Amount[], amount: Amount): number {
     const policies = { names: this.#names, list: this.#queue.policies };
     const deficit = this.#names.map((name) => deficitOf(seen.policies[name] as PolicyStatus));
     const since = typeof amount === "number" ? 0 : [];
     const state = openFraction(policies, 1, { deficit, ago: 0, since }, 0, 0);
-    const first = state.earliest(0, seenFor);
+    const first = state.earliest(0, amount);
     let at = 0;
     for (const each of ahead) {
       at = state.earliest(at, each);

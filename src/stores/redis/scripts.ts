@@ -20,6 +20,8 @@ interface HotPath {
   readonly key: string;
 }
 
+const MARK = /--> (\w+)\n/g;
+
 const scripts = new Map<string, KeyScript>();
 const combinedScripts = new Map<string, Script>();
 
@@ -84,7 +86,7 @@ function nameOf(twins: readonly LuaTwin[]): string {
 
 /** Returns the code with these steps in place of the marks with their names. */
 function withSteps(lua: string, steps: Readonly<Record<string, string>>): string {
-  return lua.replace(/--> (\w+)\n/g, (mark, name: string) => steps[name] ?? mark);
+  return lua.replace(MARK, (mark, name: string) => steps[name] ?? mark);
 }
 
 /** Returns the steps of the transition, divided at its marks: `run` is everything after `transition`. */
@@ -97,7 +99,9 @@ function stepOf(used: readonly LuaTwin[], verbs: string) {
 }
 
 function textOf(twins: readonly LuaTwin[]): string {
-  return twins.map(({ lua }) => `do\n${lua}end\n`).join("");
+  return twins
+    .map(({ lua, own = {} }) => `do\n${lua.replace(MARK, (_, mark) => own[mark] ?? "")}end\n`)
+    .join("");
 }
 
 /** Returns the steps of the algorithm's hot path; empty for several algorithms, or without a hot path. */

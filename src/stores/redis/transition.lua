@@ -151,7 +151,7 @@ end
 
 local function more()
   for i = 1, count do
-    if not algorithm[i].start then algorithm[i].more(algorithm[i]) end
+    if not algorithm[i].shift then algorithm[i].more(algorithm[i]) end
   end
 end
 

@@ -1,0 +1,107 @@
+// The pages by task. A page that is in no group is an error, so that none is lost.
+
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+
+/** For each group: its pages, by their paths without ".md", and shorter names where a heading is long. */
+const GROUPS: Readonly<
+  Record<string, readonly (string | readonly [page: string, text: string])[]>
+> = {
+  Start: [
+    "docs/get-started",
+    "docs/how-it-works",
+    "docs/choose-numbers",
+    ["docs/choose", "Which algorithm?"],
+    ["playground", "Playground"],
+  ],
+  "Use it": [
+    ["docs/fetch", "Calls to an API"],
+    "docs/job-queues",
+    "docs/bullmq",
+    "docs/streams",
+    ["docs/llm", "Language models"],
+    "docs/per-key",
+    ["docs/fair", "Fair order"],
+    "docs/concurrency",
+    "docs/recipes",
+    "docs/testing",
+  ],
+  "HTTP servers": [
+    ["gateway/README", "The gateway"],
+    ["gateway/docs/http", "In your server"],
+    "gateway/docs/gateway",
+    "gateway/docs/options",
+    ["gateway/docs/security", "Security"],
+  ],
+  "Share one limit": [
+    ["docs/redis", "Redis"],
+    "docs/postgres",
+    "docs/stores",
+    ["docs/availability", "Outages"],
+  ],
+  "Run it": [
+    ["docs/diagnostics", "Monitoring"],
+    "docs/production",
+    "docs/troubleshooting",
+    "docs/serverless",
+    "docs/kubernetes",
+    "docs/runtimes",
+    ["cli/README", "The command line"],
+    ["cli/docs/cli", "Its commands"],
+  ],
+  Reference: [
+    ["docs/README", "By question"],
+    "docs/api",
+    ["docs/guarantees", "Guarantees"],
+    "docs/glossary",
+    ["bench/RESULTS", "Benchmarks"],
+    ["bench/README", "How they are measured"],
+    ["examples/README", "Examples"],
+  ],
+  "Coming from": [
+    ["docs/from-bottleneck", "bottleneck"],
+    ["docs/from-p-throttle", "p-throttle"],
+    ["docs/from-limiter", "limiter"],
+    ["docs/from-rate-limiter-flexible", "rate-limiter-flexible"],
+    ["docs/from-upstash", "@upstash/ratelimit"],
+    ["gateway/docs/from-express-rate-limit", "express-rate-limit"],
+    ["gateway/docs/from-fastify-rate-limit", "@fastify/rate-limit"],
+    ["gateway/docs/from-nestjs-throttler", "@nestjs/throttler"],
+    ["gateway/docs/nginx", "nginx"],
+    ["docs/from-guava", "Guava"],
+    ["docs/from-go-rate", "Go's x/time/rate"],
+    ["docs/other-ecosystems", "lua-resty, redis-cell"],
+  ],
+  "The project": ["README", "CHANGELOG", "CONTRIBUTING", "ARCHITECTURE", "SECURITY"],
+};
+
+const FOLDERS = ["", "docs", "gateway", "gateway/docs", "cli", "cli/docs", "examples", "bench"];
+
+const known = new Set(
+  Object.values(GROUPS)
+    .flat()
+    .map((page) => `${typeof page === "string" ? page : page[0]}`),
+);
+const lost = FOLDERS.flatMap((folder) =>
+  readdirSync(join(root, folder))
+    .filter((name) => name.endsWith(".md"))
+    .map((name) => join(folder, name.slice(0, -".md".length))),
+).filter((page) => !known.has(page));
+if (lost.length > 0) throw new Error(`no group of the sidebar has ${lost.join(", ")}`);
+
+export const sidebar = Object.entries(GROUPS).map(([text, pages]) => ({
+  text,
+  items: pages.map((page) => {
+    const [path, name] = typeof page === "string" ? [page, headingOf(page)] : page;
+    return { text: name, link: `/${path}` };
+  }),
+}));
+
+function headingOf(page: string): string {
+  const text = readFileSync(join(root, `${page}.md`), "utf8");
+  const [, heading = page] = /^# (.+)$/m.exec(text) ?? [];
+  return heading.replaceAll("`", "");
+}
