@@ -74,7 +74,10 @@ for (const file of claims === undefined ? files : claimedFiles(files, claims, Nu
   const fileStartedAt = performance.now();
   queue[0] = suites;
   watch(`${file}: loading`, HOOKS_MS);
-  progress.onTest = (name, limitMs) => watch(`${file}: ${name}`, limitMs + LATE_MS);
+  progress.runTest = (name, limitMs, body) => {
+    watch(`${file}: ${name}`, limitMs + LATE_MS);
+    return body();
+  };
   await import(pathToFileURL(file).href);
   if (suites.length === 0 && grep === "") complaints.push(`${file} runs no suite: it lacks .run()`);
   if (shard === undefined && suites.length > 0) console.log(`\n${file}`);

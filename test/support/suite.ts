@@ -17,8 +17,11 @@ const suites: { title: string; tests: number; started: number; ran: boolean; tim
 
 /** The runner's view of the suites. */
 export const progress = {
-  /** Called with "suite › test" before each test, and with the time after which it has failed. */
-  onTest: (_name: string, _limitMs: number): void => {},
+  /**
+   * Runs the body of the test "suite › test", which fails after that time. A runner replaces it to watch tests, or to
+   * leave some out.
+   */
+  runTest: (_name: string, _limitMs: number, body: () => Promise<void>): Promise<void> => body(),
 
   /** Only tests whose title contains this run. */
   grep: "",
@@ -75,8 +78,9 @@ export function suite<T = uvu.Context>(
     (state) => {
       own.started++;
       const limitMs = timeoutMs * (progress.isSoak ? PATIENCE_OF_SOAKS : 1);
-      progress.onTest(`${title} › ${name}`, limitMs);
-      return within(limitMs, () => body(state));
+      return progress.runTest(`${title} › ${name}`, limitMs, () =>
+        within(limitMs, () => body(state)),
+      );
     };
 
   const test = (name: string, body: uvu.Callback<T>) => {

@@ -106,6 +106,17 @@ tables("a level that has run for months still counts single permits", () => {
   assert.ok(gcraAlgorithm.earliest(policy, state, months, 1) > months + 5);
 });
 
+tables("an instant between two microseconds is not rounded up", () => {
+  for (const limit of [3, 7, 49, 300, 70_000, 3e6]) {
+    const policy = policyStates(limit, 0);
+    for (let owed = 1; owed < 500; owed++) {
+      const at = gcraAlgorithm.earliest(policy, { since: 0, level: 1 - owed }, 0, 1);
+      const exact = (owed * SECOND) / limit;
+      assert.ok(Math.abs(at - exact) < 1e-6, `${owed} at ${limit} a second: ${at}`);
+    }
+  }
+});
+
 tables.run();
 
 const numbers = suite("gcra: policies");
@@ -172,6 +183,41 @@ numbers("update: stored permits keep their share, a deficit keeps its time", () 
   assert.is(gcraAlgorithm.earliest(slow, state, 0, 1), 1.1 * SECOND);
   gcraAlgorithm.resize(policyStates(10, 1), state, 0, slow);
   assert.is(gcraAlgorithm.earliest(slow, state, 0, 1), 1.1 * SECOND);
+});
+
+numbers("the level counts from the last instant at which the bucket was full", () => {
+  const policy = policyStates(4);
+  const state = gcraAlgorithm.start(policy, 0);
+  gcraAlgorithm.take(policy, state, 0, 4);
+  gcraAlgorithm.giveBack(policy, state, 0.5 * SECOND, 2);
+  assert.equal(state, { since: 0, level: 2 }, "exactly full, not fuller");
+});
+
+numbers("update of one number: the others keep what they mean", () => {
+  const before = policyStates(4, 3);
+  const resized = (policy: GcraPolicy, level: number) => {
+    const state = { since: 0, level };
+    gcraAlgorithm.resize(policy, state, 0.5 * SECOND, before);
+    return [state.since / SECOND, state.level];
+  };
+  assert.equal(resized(policyStates(4, 3), 1), [0, 1], "nothing changed");
+  assert.equal(resized(policyStates(4, 7), 1), [0.5, 6], "the same share of the burst");
+  assert.equal(resized(policyStates(4, 7), -4), [0.5, -2], "a debt stays");
+  assert.equal(resized(policyStates(2, 3), 1), [0.5, 3], "permits of the past stay");
+  assert.equal(resized(policyStates(2, 3), -4), [0.5, -1], "half a second to pay");
+  assert.equal(resized(policyStates(4, 3, 2000), -4), [0.5, -1], "half a second to pay");
+});
+
+numbers("the numbers that are the limit: the burst too, if it follows from it", () => {
+  assert.equal(policyStates(4).limitAt, [0, 1]);
+  assert.equal(policyStates(4, 3).limitAt, [1]);
+});
+
+numbers("the window in which the burst comes back is exact, also beyond the doubles", () => {
+  const windowMs = (policy: GcraPolicy) =>
+    gcraAlgorithm.quota(policy, gcraAlgorithm.start(policy, 0), 0).windowMs;
+  assert.is(windowMs(policyStates(49, 0, 49_000)), 1000);
+  assert.is(windowMs(policyStates(1e300, 1e300, 1e200)), 1e200);
 });
 
 numbers.run();

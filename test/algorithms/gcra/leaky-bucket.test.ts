@@ -192,6 +192,10 @@ numbers("a policy can be serialized and restored", () => {
   assert.is(uber().maxWaiting, Infinity);
 });
 
+numbers("the pace is the limit", () => {
+  assert.equal(leakyBucket({ permitsPerSecond: 1, capacity: 5 }).limitAt, [1]);
+});
+
 numbers("sums beyond the doubles", () => {
   const policy = leakyBucket({
     permitsPerSecond: 1,

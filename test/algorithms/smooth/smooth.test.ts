@@ -1,4 +1,3 @@
-import * as fc from "fast-check";
 import * as assert from "uvu/assert";
 import { algorithms, readPolicies, writePolicies } from "../../../src/algorithms/index.ts";
 import {
@@ -8,7 +7,7 @@ import {
   smoothBursty,
   smoothWarmingUp,
 } from "../../../src/algorithms/smooth/smooth.ts";
-import { runs, suite } from "../../support/suite.ts";
+import { suite } from "../../support/suite.ts";
 
 const SECOND = 1_000_000;
 
@@ -41,77 +40,6 @@ function near(actual: number, expected: number, what: string): void {
   const slack = 1e-3 + Math.abs(expected) * 1e-12;
   const facts = `${what}: got ${actual}, expected ${expected}`;
   assert.ok(actual === expected || Math.abs(actual - expected) <= slack, facts);
-}
-
-/** What these permits cost, in microseconds, when this many are stored. */
-function cost(policy: SmoothPolicy, stored: number, permits: number): number {
-  const state = { nextFree: 0, stored };
-  smooth.take(policy, state, 0, permits);
-  return state.nextFree;
-}
-
-// The everyday numbers from which properties are drawn. Extreme ones have a suite of their own.
-
-const unit = { min: 0, max: 1, noNaN: true };
-const aRate = fc.double({ min: -2, max: 7, noNaN: true }).map((digits) => 10 ** digits);
-/** Permits. */
-const anAmount = fc.oneof(fc.integer({ min: 1, max: 2000 }), fc.double({ ...unit, min: 0.01 }));
-/** Whole microseconds. */
-const aPause = fc.oneof(fc.constant(0), fc.nat(1000), fc.nat(SECOND), fc.nat(1000 * SECOND));
-const aBursty = fc
-  .tuple(
-    aRate,
-    fc.oneof(fc.constantFrom(0, 1), fc.double({ ...unit, min: 0.001, max: 100 })),
-    fc.boolean(),
-  )
-  .map((args) => legible(bursty(...args), `bursty(${args})`));
-const aWarmingUp = fc
-  .tuple(
-    aRate,
-    fc.double({ ...unit, min: 0.001, max: 100 }),
-    fc.double({ ...unit, min: 1, max: 20 }),
-  )
-  .map((args) => legible(warming(...args), `warming(${args})`));
-const aPolicy = fc.oneof(aBursty, aWarmingUp);
-const aPast = fc
-  .array(fc.tuple(aPause, fc.constantFrom("take", "charge", "giveBack"), anAmount), {
-    maxLength: 8,
-  })
-  .chain((actions) =>
-    aPause.map((pause) => ({ actions, now: sum(actions.map(([by]) => by)) + pause })),
-  );
-
-type Past = typeof aPast extends fc.Arbitrary<infer P> ? P : never;
-
-function law<Ts>(property: fc.IProperty<Ts>, options?: fc.Parameters<Ts>): void {
-  void fc.assert(property, { numRuns: runs(500), ...options });
-}
-
-/** The same policy, shown in a counterexample by how it was made. */
-function legible(policy: SmoothPolicy, text: string): SmoothPolicy {
-  return Object.assign({ ...policy }, { [fc.toStringMethod]: () => text });
-}
-
-/** A limiter with this history. */
-function lived(policy: SmoothPolicy, { actions }: Past): SmoothState {
-  const state = smooth.start(policy, 0);
-  let now = 0;
-  for (const [pause, action, permits] of actions) {
-    now += pause;
-    if (action === "giveBack") smooth.giveBack(policy, state, now, permits);
-    else
-      smooth.take(
-        policy,
-        state,
-        action === "take" ? smooth.earliest(policy, state, now, permits) : now,
-        permits,
-      );
-  }
-  return state;
-}
-
-function sum(values: readonly number[]): number {
-  return values.reduce((total, value) => total + value, 0);
 }
 
 /** Equal up to the last bits. */
@@ -331,47 +259,6 @@ numbers("warming up: the essay's numbers", () => {
   near(coolDown, 200_000, "the idle time that stores one permit");
 });
 
-numbers("warming up takes the warm-up, and the warm part of the store half as long", () => {
-  law(
-    fc.property(aWarmingUp, (policy) => {
-      const warmup = policy.coolDown * policy.max;
-      near(cost(policy, policy.max, policy.max - policy.threshold), warmup, "cold to warm");
-      near(cost(policy, policy.threshold, policy.threshold), warmup / 2, "warm to empty");
-    }),
-  );
-});
-
-numbers("the price is the area under the line", () => {
-  const steps = 10_000;
-  law(
-    fc.property(aWarmingUp, fc.double(unit), fc.double(unit), (policy, full, share) => {
-      const stored = policy.max * full;
-      const permits = stored * share;
-      let area = 0;
-      for (let i = 0; i < steps; i++) {
-        const there = stored - (permits * (i + 0.5)) / steps;
-        const slope = Math.max(0, there - policy.threshold) * policy.slope;
-        area += ((policy.stable + slope) * permits) / steps;
-      }
-      const paid = permits > 0 ? cost(policy, stored, permits) : 0;
-      assert.ok(Math.abs(paid - area) <= 1e-6 * area + 1e-9, `paid ${paid}, area ${area}`);
-    }),
-    { numRuns: runs(50) },
-  );
-});
-
-numbers("stored permits cost the same in parts as at once", () => {
-  law(
-    fc.property(aPolicy, fc.double(unit), (policy, share) => {
-      const part = policy.max * share;
-      if (part === 0 || part === policy.max) return;
-      const parts =
-        cost(policy, policy.max, part) + cost(policy, policy.max - part, policy.max - part);
-      near(parts, cost(policy, policy.max, policy.max), "two parts");
-    }),
-  );
-});
-
 numbers("bad numbers are refused", () => {
   const bad = [0, -0, -1, Number.NaN, -Infinity, "5", null, undefined, 5n];
   for (const permitsPerSecond of bad as number[]) {
@@ -451,23 +338,6 @@ undo("give back what was taken last: exact to the last bit for round numbers", (
   }
 });
 
-undo("give back what was taken last: otherwise exact up to the last bits", () => {
-  law(
-    fc.property(aPolicy, aPast, anAmount, (policy, past, permits) => {
-      const state = lived(policy, past);
-      const at = smooth.earliest(policy, state, past.now, permits);
-      // the current instant is part of what is taken: idle time until then has become stored
-      // permits
-      smooth.giveBack(policy, state, at, permits, smooth.take(policy, state, at, permits));
-      const asIfNever = lived(policy, past);
-      const before = smooth.copy(asIfNever);
-      smooth.take(policy, before, at, permits);
-      smooth.take(policy, state, at, permits);
-      alike(state, before);
-    }),
-  );
-});
-
 undo("give back in any order: later requests for the same permits get the same answers", () => {
   const policy = warming(5, 1);
   const state = smooth.start(policy, 0);
@@ -517,6 +387,33 @@ undo("never above the capacity, without a receipt and with one", () => {
 
 undo.run();
 
+const elsewhere = suite("smooth: permits of another place");
+
+elsewhere("kept permits are stored like unused time, but not with a warm-up", () => {
+  const kept = (policy: SmoothPolicy, permits: number) => {
+    const state = { nextFree: 0, stored: 3 };
+    smooth.keep?.(policy, state, permits);
+    return state;
+  };
+  assert.equal(kept(bursty(5), 1), { nextFree: 0, stored: 4 });
+  assert.equal(kept(bursty(5), 9), { nextFree: 0, stored: 5 });
+  assert.equal(kept(warming(5, 1), 1), { nextFree: 0, stored: 3 });
+});
+
+elsewhere("settled permits cost no warm-up", () => {
+  const settled = (policy: SmoothPolicy, now: number, permits: number) => {
+    const state = smooth.start(policy, 0);
+    smooth.settle?.(policy, state, now * SECOND, permits);
+    return [state.nextFree / SECOND, state.stored];
+  };
+  assert.equal(settled(warming(5, 1), 0, 2), [0, 3]);
+  assert.equal(settled(warming(5, 1), 0, 7), [0.4, 0]);
+  assert.equal(settled(bursty(5), 0.4, 1), [0.4, 1]);
+  assert.equal(settled(bursty(5), 1, 7), [1.4, 0]);
+});
+
+elsewhere.run();
+
 const resizing = suite("smooth: update");
 
 resizing("the store keeps its share", () => {
@@ -549,33 +446,6 @@ resizing("a state in the future keeps its instant and its store's share", () => 
   const state = { nextFree: 9 * SECOND, stored: 3 };
   smooth.resize(bursty(10), state, SECOND, bursty(5));
   assert.equal(state, { nextFree: 9 * SECOND, stored: 6 });
-});
-
-resizing("an update and its reverse restore the state", () => {
-  law(
-    fc.property(aPolicy, aPolicy, aPast, (policy, other, past) => {
-      fc.pre(other.max > 0 && policy.max > 0);
-      const state = lived(policy, past);
-      smooth.resize(policy, state, past.now, policy);
-      const before = smooth.copy(state);
-      smooth.resize(other, state, past.now, policy);
-      assert.ok(state.stored <= other.max * (1 + 1e-12), "within the store");
-      smooth.resize(policy, state, past.now, other);
-      alike(state, before);
-    }),
-  );
-});
-
-resizing("an update to the same numbers changes nothing", () => {
-  law(
-    fc.property(aPolicy, aPast, (policy, past) => {
-      const state = lived(policy, past);
-      smooth.resize(policy, state, past.now, policy);
-      const before = smooth.copy(state);
-      smooth.resize(policy, state, past.now, policy);
-      assert.equal(state, before);
-    }),
-  );
 });
 
 resizing("from an infinite rate: bursty full, warming up warm", () => {
@@ -666,20 +536,6 @@ looks("warming up: one by one", () => {
   assert.equal(smooth.quota(policy, state, 0), { ...idle, remaining: 0, resetMs: 720 });
 });
 
-looks("a peek changes nothing", () => {
-  law(
-    fc.property(aPolicy, aPast, anAmount, (policy, past, permits) => {
-      const state = lived(policy, past);
-      const before = smooth.copy(state);
-      smooth.quota(policy, state, past.now);
-      smooth.lifetime(policy, state, past.now);
-      smooth.earliest(policy, state, past.now, permits);
-      smooth.earliest(policy, state, past.now - 12_345, permits);
-      assert.equal(state, before);
-    }),
-  );
-});
-
 looks("a copy shares nothing", () => {
   const policy = bursty(5);
   const state = smooth.start(policy, 0);
@@ -687,177 +543,7 @@ looks("a copy shares nothing", () => {
   assert.equal(state, smooth.start(policy, 0));
 });
 
-looks("remaining is 0 exactly while a caller would have to wait, and never above the limit", () => {
-  law(
-    fc.property(aPolicy, aPast, (policy, past) => {
-      const state = lived(policy, past);
-      const { remaining, limit } = smooth.quota(policy, state, past.now);
-      const waits = smooth.earliest(policy, state, past.now, 1) > past.now;
-      assert.is(remaining === 0, waits);
-      assert.ok(remaining <= limit && remaining >= 0);
-    }),
-  );
-});
-
-looks("as many permits as remain are granted at once, one after the other, and no more", () => {
-  law(
-    fc.property(aBursty, aPast, (policy, past) => {
-      fc.pre(policy.max < 1000);
-      const state = lived(policy, past);
-      const { remaining } = smooth.quota(policy, state, past.now);
-      smooth.resize(policy, state, past.now, policy);
-      // if the store lacks a permit only by the last bits, one more is granted than shown
-      const missing = Math.ceil(state.stored) - state.stored;
-      fc.pre(missing === 0 || missing > 1e-6);
-      let gone = 0;
-      while (smooth.earliest(policy, state, past.now, 1) <= past.now) {
-        smooth.take(policy, state, past.now, 1);
-        gone += 1;
-      }
-      assert.is(gone, remaining);
-    }),
-  );
-});
-
-looks("after resetMs the limiter is as after endless idleness, and not before", () => {
-  law(
-    fc.property(aPolicy, aPast, (policy, past) => {
-      const state = lived(policy, past);
-      const { resetMs } = smooth.quota(policy, state, past.now);
-      const then = past.now + Math.round(resetMs * 1000);
-      const { remaining, limit } = smooth.quota(policy, state, then);
-      assert.is(remaining, limit);
-      // the last microsecond may be missing in the last bits
-      assert.ok(smooth.quota(policy, state, then).resetMs <= 0.001);
-      if (resetMs > 0.003) assert.ok(smooth.quota(policy, state, then - 3).resetMs > 0);
-    }),
-  );
-});
-
-looks("resetMs counts down with the time", () => {
-  law(
-    fc.property(aPolicy, aPast, aPause, (policy, past, pause) => {
-      const state = lived(policy, past);
-      const { resetMs } = smooth.quota(policy, state, past.now);
-      const later = smooth.quota(policy, state, past.now + pause).resetMs;
-      assert.ok(Math.abs(Math.max(0, resetMs - pause / 1000) - later) <= 0.002);
-    }),
-  );
-});
-
-looks("a state past its life grants no less than a new one", () => {
-  law(
-    fc.property(aPolicy, aPast, anAmount, (policy, past, permits) => {
-      const state = lived(policy, past);
-      const lifetime = smooth.lifetime(policy, state, past.now);
-      assert.ok(lifetime >= 0 && lifetime < Infinity);
-      const then = Math.ceil(past.now + lifetime);
-      const fresh = smooth.start(policy, then);
-      for (const n of [permits, 1, 1]) {
-        const kept = smooth.earliest(policy, state, then, n);
-        const anew = smooth.earliest(policy, fresh, then, n);
-        assert.ok(kept <= anew + 1e-3, `kept ${kept}, new ${anew}`);
-        smooth.take(policy, state, kept, n);
-        smooth.take(policy, fresh, anew, n);
-      }
-    }),
-  );
-});
-
-looks("on another time scale every answer is the same", () => {
-  law(
-    fc.property(aPolicy, aPast, anAmount, aPause, (policy, past, permits, by) => {
-      const state = lived(policy, past);
-      const shifted = smooth.copy(state);
-      smooth.shift(shifted, by);
-      const at = smooth.earliest(policy, state, past.now, permits);
-      near(smooth.earliest(policy, shifted, past.now + by, permits), at + by, "instant");
-      assert.is(shifted.stored, state.stored);
-    }),
-  );
-});
-
 looks.run();
-
-const promises = suite("smooth: guarantees");
-
-promises("honest: a caller is granted at the instant it is promised, and not before", () => {
-  law(
-    fc.property(aPolicy, aPast, anAmount, (policy, past, permits) => {
-      const state = lived(policy, past);
-      const at = smooth.earliest(policy, state, past.now, permits);
-      assert.ok(at >= past.now);
-      assert.is(smooth.earliest(policy, state, at, permits), at);
-      assert.is(smooth.earliest(policy, state, at + 1, permits), at + 1);
-      if (at > past.now) {
-        for (const sooner of [past.now, at - 1, at - 0.001]) {
-          assert.is(smooth.earliest(policy, state, sooner, permits), at);
-        }
-      }
-    }),
-  );
-});
-
-promises("bursty: any interval holds at most the store, the rate, and one request", () => {
-  law(
-    fc.property(
-      aBursty,
-      fc.array(fc.tuple(aPause, anAmount), { maxLength: 40 }),
-      (policy, asks) => {
-        const state = smooth.start(policy, 0);
-        const grants: { at: number; permits: number }[] = [];
-        let now = 0;
-        for (const [pause, permits] of asks) {
-          now += pause;
-          const at = smooth.earliest(policy, state, now, permits);
-          smooth.take(policy, state, at, permits);
-          grants.push({ at, permits });
-        }
-        for (const [i, first] of grants.entries()) {
-          let used = 0;
-          for (const { at, permits } of grants.slice(i)) {
-            // the last request counts as the one that is granted before it is paid for
-            const bound = policy.max + (at - first.at) / policy.stable;
-            assert.ok(used <= bound * (1 + 1e-9) + 1e-5, `${used} used, ${bound} allowed`);
-            used += permits;
-          }
-        }
-      },
-    ),
-  );
-});
-
-promises("warming up: any interval holds at most the rate and one request", () => {
-  law(
-    fc.property(
-      aWarmingUp,
-      fc.array(fc.tuple(aPause, anAmount), { maxLength: 40 }),
-      (policy, asks) => {
-        const state = smooth.start(policy, 0);
-        let now = 0;
-        for (const [pause, permits] of asks) {
-          now += pause;
-          const at = smooth.earliest(policy, state, now, permits);
-          smooth.take(policy, state, at, permits);
-          const cheapest = at + permits * policy.stable;
-          assert.ok(state.nextFree >= cheapest * (1 - 1e-12), "cheaper than stable");
-        }
-      },
-    ),
-  );
-});
-
-promises("a state stays within its bounds in any history", () => {
-  law(
-    fc.property(aPolicy, aPast, (policy, past) => {
-      const { stored, nextFree } = lived(policy, past);
-      assert.ok(stored >= 0 && stored <= policy.max);
-      assert.ok(Number.isFinite(nextFree));
-    }),
-  );
-});
-
-promises.run();
 
 const ends = suite("smooth: at the ends of the doubles");
 

@@ -175,6 +175,38 @@ stepped("update: no step comes sooner than its share, tokens keep theirs, debts 
   assert.equal(state, { since: 0, tokens: 10 });
 });
 
+stepped("the state counts from the last time that the bucket was full", () => {
+  const policy = steps(4, 2);
+  const state = steppedBucket.start(policy, 0);
+  const after = (deed: "take" | "giveBack", at: number, permits: number) => {
+    steppedBucket[deed](policy, state, at * SECOND, permits);
+    return [state.since / SECOND, state.tokens];
+  };
+  assert.equal(after("take", 0, 4), [0, 0]);
+  assert.equal(after("take", 1.5, 1), [0, -1], "not full: the grid's origin stays");
+  assert.equal(after("giveBack", 1.5, 1), [0, 0]);
+  assert.equal(after("giveBack", 1.5, 2), [0, 2], "exactly full");
+  assert.equal(after("take", 1.5, 3), [1, 1], "exactly full");
+  assert.equal(after("giveBack", 1.5, 4), [1, 4], "fuller than full");
+});
+
+stepped("update of one number: the others keep what they mean", () => {
+  const before = steps(8, 2);
+  const at = 1.5 * SECOND;
+  const resized = (policy: Policy, now = at) => {
+    const state = { since: 0, tokens: 2 };
+    steppedBucket.resize(policy as typeof before, state, now, before);
+    return [state.since, state.tokens];
+  };
+  assert.equal(resized(steps(8, 2)), [0, 2], "nothing changed");
+  assert.equal(resized(steps(16, 2)), [SECOND, 8], "the same share of the capacity");
+  assert.equal(resized(steps(8, 1)), [SECOND, 4], "past steps added what they added then");
+  assert.equal(resized(steps(8, 2, 2000)), [at - SECOND, 4], "the same share of the interval");
+  for (let now = SECOND; now < SECOND + 300; now++) {
+    assert.is(resized(steps(16, 2), now)[0], SECOND, "no rounding moves the grid");
+  }
+});
+
 stepped("a bucket that was empty for long still counts single tokens", () => {
   const policy = steps(1, 1e6, 0.001);
   const state = steppedBucket.start(policy, 0);
