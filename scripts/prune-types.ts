@@ -26,6 +26,7 @@ const DECLARATION =
   /^(?:export )?(?:declare )?(?:abstract )?(?:class|interface|type|function|const|let|enum) (\w+)/;
 const BLOCK = /^(?:export )?(?:declare )?(?:abstract )?(?:class|interface|enum|global|namespace)\b/;
 const LIST = /^(?:import|export) (?:type )?\{([^}]*)\}(?: from "([^"]+)")?;/;
+const ALL = /^export \* from "(\.[^"]+)";/;
 const NAMES = /^((?:import|export)(?: type)?) \{[^}]*\}/m;
 /** A doc comment with the line break behind it. */
 const COMMENT = /^[ \t]*\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n?/gm;
@@ -80,15 +81,20 @@ export function pruneTypes(files: readonly string[], entries: readonly string[])
     }
   }
 
-  for (const entry of entries) {
-    for (const statement of modules.get(entry) ?? []) {
-      if (!/^export\b/.test(withoutComments(statement.text).trim())) continue;
+  function publish(file: string): void {
+    for (const statement of modules.get(file) ?? []) {
+      const code = withoutComments(statement.text).trim();
+      if (!/^export\b/.test(code)) continue;
+      const [, all] = ALL.exec(code) ?? [];
+      if (all !== undefined) publish(declarationAt(file, all));
       for (const name of namesOf(statement)) {
-        keep(entry, name);
-        show(entry, name);
+        keep(file, name);
+        show(file, name);
       }
     }
   }
+
+  for (const entry of entries) publish(entry);
   for (const [file, statements] of modules) {
     write(file, statements, kept.get(file) ?? new Set(), shown.get(file) ?? new Set());
   }
