@@ -8,26 +8,7 @@ export type { GatewayOptions } from "./gateway-options.ts";
 export * from "./limit.ts";
 export type { AlgorithmField, RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
 export type { Cost, CostFunction, Costs, SettledCost } from "./rules/cost.ts";
-export { type ReadOptions, readRules } from "./rules/read-rules.ts";
-export type {
-  Align,
-  AnyRule,
-  Block,
-  ConnectionOverride,
-  ConnectionRule,
-  Count,
-  Place,
-  RateNumbers,
-  RateOverride,
-  RateRule,
-  RefusingRule,
-  RequestRule,
-  Rule,
-  RuleNumbers,
-  RuleOverride,
-  Unit,
-} from "./rules/rule.ts";
-export { type Problem, RulesError } from "./rules/rules-error.ts";
+export * from "./rules/reading.ts";
 export type { UrlRules } from "./rules/schema.ts";
 export { type FunctionSourceOptions, functionSource } from "./sources/function-source.ts";
 export type { RulesEvent, WhenSourceGone } from "./sources/live-rules.ts";

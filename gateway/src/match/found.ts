@@ -1,4 +1,4 @@
-/** The items that apply to a target with more than one reading, as long as one path can have them all. */
+/** The items that apply to a target with more than one interpretation, as long as one path can have them all. */
 import { ANY, type RuleSegment } from "./pattern.ts";
 
 /** Where a path leads in a tree. */

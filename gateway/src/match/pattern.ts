@@ -1,5 +1,5 @@
 /** The path of a rule: literal segments, and segments that may be anything. */
-import { hidesSlash, pathOf, plainPath, readRulePath } from "./readings.ts";
+import { hidesSlash, pathOf, plainPath, readRulePath } from "./target-interpretations.ts";
 
 /** A segment that may be anything. */
 export const ANY = Symbol("any segment");
@@ -22,7 +22,7 @@ export function readPattern(path: string): readonly RuleSegment[] {
 }
 
 /**
- * Returns a test whether a target is at or below a path **in every reading**: exemptions depend on
+ * Returns a test whether a target is at or below a path **in every interpretation**: exemptions depend on
  * it, so anything ambiguous fails. Its segments must be those of the path byte for byte, because to
  * some servers "/Health" and "/%68ealth" are other paths than "/health".
  */

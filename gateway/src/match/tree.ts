@@ -1,7 +1,13 @@
 import { Found, type Spot } from "./found.ts";
 import { ANY, type RuleSegment, readPattern } from "./pattern.ts";
 import type { Piece, UnclearPiece } from "./pieces.ts";
-import { hidesSlash, type Parts, plainPath, type Readings, readTarget } from "./readings.ts";
+import {
+  hidesSlash,
+  type Interpretations,
+  interpretTarget,
+  type Parts,
+  plainPath,
+} from "./target-interpretations.ts";
 
 interface Node<T> extends Spot {
   /** Those that apply here and everywhere below. */
@@ -59,14 +65,14 @@ export class PathTree<T> {
   }
 
   /**
-   * Returns the items that apply to a target. If it has several readings, these are the items of all
+   * Returns the items that apply to a target. If it has several interpretations, these are the items of all
    * of them, so no spelling avoids one. But one path must have them all (`/a`, `/a/b` and `/:x/b` are
    * items of `/a/b`). Otherwise a single request would use the items of many paths.
    *
    * @param target of a request, as the client sent it
    * @param applies whether an item applies to the request, whatever its path
    * @returns the items, each once, the outermost first; undefined if the target is disputed: no path
-   *   has the items of all its readings
+   *   has the items of all its interpretations
    */
   match(target: string, applies: (item: T) => boolean = ALWAYS): readonly T[] | undefined {
     const { below, exact, items } = this.#root;
@@ -86,7 +92,7 @@ export class PathTree<T> {
   #inAnyReading(target: string, applies: (item: T) => boolean): readonly T[] | undefined {
     const found = new Found(applies, this.#isHarmless);
     const roots = [this.#root, this.#patterns];
-    const read = readTarget(target, this.#segments);
+    const read = interpretTarget(target, this.#segments);
     if (isParts(read)) among(roots, read, found);
     else if (!follow(roots, read.pieces, found)) among(roots, read.parts(), found);
     return found.items;
@@ -214,7 +220,7 @@ function filtered<T>(items: readonly T[], applies: (item: T) => boolean): readon
   return items.every(applies) ? items : items.filter(applies);
 }
 
-function isParts(read: Readings | Parts): read is Parts {
+function isParts(read: Interpretations | Parts): read is Parts {
   return read instanceof Set;
 }
 

@@ -10,23 +10,4 @@ export {
   type RulePolicy,
   segmentsOf,
 } from "./facts.ts";
-export { type ReadOptions, readRules } from "./read-rules.ts";
-export type {
-  Align,
-  AnyRule,
-  Block,
-  ConnectionOverride,
-  ConnectionRule,
-  Count,
-  Place,
-  RateNumbers,
-  RateOverride,
-  RateRule,
-  RefusingRule,
-  RequestRule,
-  Rule,
-  RuleNumbers,
-  RuleOverride,
-  Unit,
-} from "./rule.ts";
-export { type Problem, RulesError } from "./rules-error.ts";
+export * from "./reading.ts";

@@ -6,15 +6,16 @@
 import type * as z from "zod";
 import { checkOptions, checkPrototype, checkText, show } from "../ground/check.ts";
 import { isThenable } from "../ground/maybe.ts";
-import { checkAlgorithms } from "./algorithms.ts";
+import { checkAlgorithms, type RuleAlgorithms } from "./algorithms.ts";
 import { ruleOf } from "./make-rule.ts";
-import { ObjectMistake, treeOf } from "./object-tree.ts";
+import { treeOfObjects } from "./object-tree.ts";
 import { problemsOf } from "./problems.ts";
 import type { Place, Rule } from "./rule.ts";
 import { type Problem, RulesError } from "./rules-error.ts";
-import { type Entry, entrySchema, type UrlRules } from "./schema.ts";
+import { keyAt, nodeAt, type RulesNode, type RulesTree } from "./rules-tree.ts";
+import { type Entry, type EntrySchema, entrySchema, type UrlRules } from "./schema.ts";
 import { BUILT_IN, type Names } from "./schema-fields.ts";
-import { keyAt, nodeAt, readYaml, YamlMistake, type YamlNode } from "./yaml-tree.ts";
+import { treeOfText } from "./yaml-tree.ts";
 
 export interface ReadOptions extends Partial<Names> {
   /** The name of the text in messages, such as a file's name. Default "rules". */
@@ -23,8 +24,6 @@ export interface ReadOptions extends Partial<Names> {
 
 /** A single word that ends like the name of a rules file: it cannot be the text of rules. */
 const A_PATH = /^\S+\.(?:ya?ml|json)$/i;
-/** In characters. A bound, because reading blocks the event loop. */
-const LONGEST = 2 ** 19;
 const MOST_PROBLEMS = 20;
 /** A text has no room for more that are valid. A bound, because to list their mistakes takes seconds. */
 const MOST_RULES = 20_000;
@@ -75,149 +74,89 @@ export function readRules(
     algorithms: { ...BUILT_IN.algorithms, ...algorithms },
     costs,
   };
-  return new Reader(rules, source, names).read();
+  const tree = typeof rules === "string" ? treeOfText(rules, source) : treeOfObjects(rules, source);
+  return new Reader(tree, names).read();
 }
 
 class Reader {
-  readonly #given: string | object;
-  readonly #source: string;
-  readonly #names: Names;
-  /** Of objects: the path of each node. */
-  #paths: readonly string[] | undefined;
-  /** Where each line begins, in characters. */
-  readonly #lineStarts: readonly number[];
+  readonly #tree: RulesTree;
+  readonly #algorithms: RuleAlgorithms;
+  readonly #schema: EntrySchema;
   readonly #problems: Problem[] = [];
 
-  constructor(given: string | object, source: string, names: Names) {
-    this.#given = given;
-    const text = typeof given === "string" ? given : "";
-    this.#lineStarts = [
-      0,
-      ...[...text.slice(0, LONGEST).matchAll(/\n/g)].map(({ index }) => index + 1),
-    ];
-    this.#source = source;
-    this.#names = names;
+  constructor(tree: RulesTree, names: Names) {
+    this.#tree = tree;
+    this.#algorithms = names.algorithms;
+    this.#schema = entrySchema(names);
   }
 
   read(): readonly Rule[] {
-    const documents = this.#parse();
-    this.#stopIfWrong();
-    const schema = entrySchema(this.#names);
-    const rules = documents.flatMap((document) => this.#rulesOf(document, schema));
+    const entries = this.#tree.documents.flatMap((document) =>
+      Array.isArray(document.value) ? document.items : [document],
+    );
+    const rules = entries.flatMap((entry) => this.#rulesOf(entry));
     this.#stopIfWrong();
     this.#checkNames(rules);
     this.#stopIfWrong();
     return rules;
   }
 
-  /** Returns the documents that are not empty. */
-  #parse(): readonly YamlNode[] {
-    const given = this.#given;
-    if (typeof given !== "string") return this.#parseObjects(given);
-    if (given.length > LONGEST) {
-      this.#wrong(0, `found ${given.length} characters, allowed: at most ${LONGEST}`);
+  #rulesOf(entry: RulesNode): readonly Rule[] {
+    if (this.#isFull) return [];
+    const rules = nodeAt(entry, ["rules"]);
+    const { length } = rules === entry || !Array.isArray(rules.value) ? [] : rules.items;
+    if (length > MOST_RULES && isInText(this.#placeOf(rules))) {
+      this.#wrong(this.#placeOf(rules), `found ${length} rules, allowed: at most ${MOST_RULES}`);
       return [];
     }
-    try {
-      const documents = readYaml(given).filter(({ value }) => value !== null);
-      if (documents.length === 0) {
-        this.#wrong(0, "found nothing, allowed: a url with rules, a list, or []");
-      }
-      return documents;
-    } catch (error) {
-      if (!(error instanceof YamlMistake)) throw error;
-      this.#wrong(error.at, error.message);
-      return [];
+    const parsed = this.#validate(entry);
+    if (parsed?.success) return this.#checkedRules(parsed.data, rules);
+    // finding the place of an issue takes time, and no more issues are reported
+    for (const issue of parsed?.error.issues.slice(0, MOST_PROBLEMS) ?? []) {
+      this.#report(entry, issue);
     }
+    return [];
   }
 
-  #parseObjects(given: object): readonly YamlNode[] {
-    try {
-      const { root, paths } = treeOf(given);
-      this.#paths = paths;
-      return [root];
-    } catch (error) {
-      if (!(error instanceof ObjectMistake)) throw error;
-      this.#paths = [""];
-      this.#wrong(0, error.message);
-      return [];
-    }
-  }
-
-  #rulesOf(document: YamlNode, schema: ReturnType<typeof entrySchema>): readonly Rule[] {
-    const data = document.value;
-    const entries: readonly unknown[] = Array.isArray(data) ? data : [data];
-    return entries.flatMap((each, i) => {
-      if (this.#isFull) return [];
-      const path = Array.isArray(data) ? [i] : [];
-      const { rules } = Object(each) as { readonly rules?: unknown };
-      if (this.#paths === undefined && Array.isArray(rules) && rules.length > MOST_RULES) {
-        const { at } = nodeAt(document, [...path, "rules"]);
-        this.#wrong(at, `found ${rules.length} rules, allowed: at most ${MOST_RULES}`);
-        return [];
-      }
-      const parsed = this.#validate(schema, each, document, path);
-      if (parsed === undefined) return [];
-      if (!parsed.success) {
-        // finding the place of an issue takes time, and no more issues are reported
-        for (const issue of parsed.error.issues.slice(0, MOST_PROBLEMS)) {
-          this.#report(document, path, each, issue);
-        }
-        return [];
-      }
-      return this.#rules(document, path, parsed.data);
+  #checkedRules(entry: Entry, { items }: RulesNode): readonly Rule[] {
+    return entry.rules.flatMap((read, i) => {
+      const place = this.#placeOf(items[i] as RulesNode);
+      const rule = ruleOf(entry, read, place);
+      const wrongs = problemsOf(rule, this.#algorithms);
+      for (const wrong of wrongs) this.#wrong(place, wrong);
+      return wrongs.length > 0 ? [] : [rule];
     });
   }
 
-  /** Validates the document. The validator collects all issues on the stack, which may overflow. */
-  #validate(
-    schema: ReturnType<typeof entrySchema>,
-    entry: unknown,
-    document: YamlNode,
-    path: readonly number[],
-  ) {
+  /** Validates an entry. The validator collects all issues on the stack, which may overflow. */
+  #validate(entry: RulesNode) {
     try {
-      return schema.safeParse(entry);
+      return this.#schema.safeParse(entry.value);
     } catch {
-      this.#wrong(nodeAt(document, path).at, "found more mistakes than can be listed");
+      this.#wrong(this.#placeOf(entry), "found more mistakes than can be listed");
       return undefined;
     }
   }
 
-  #report(
-    document: YamlNode,
-    base: readonly number[],
-    data: unknown,
-    issue: z.core.$ZodIssue,
-  ): void {
+  #report(entry: RulesNode, issue: z.core.$ZodIssue): void {
+    const node = nodeAt(entry, issue.path);
     if (issue.code === "unrecognized_keys") {
       for (const key of issue.keys.slice(0, MOST_PROBLEMS)) {
-        const at = keyAt(nodeAt(document, [...base, ...issue.path]), key);
-        this.#wrong(at, `found ${show(key)}, allowed: ${issue.message}`);
+        const place = this.#tree.placeOf(keyAt(node, key));
+        this.#wrong(place, `found ${show(key)}, allowed: ${issue.message}`);
       }
       return;
     }
     const found = issue.path.reduce<unknown>(
       (value, key) => (Object(value) as Record<PropertyKey, unknown>)[key],
-      data,
+      entry.value,
     );
+    const place = this.#placeOf(node);
     // the place of an object is its path already, except for what is missing
-    const path =
-      this.#paths === undefined ? issue.path : found === undefined ? issue.path.slice(-1) : [];
+    const path = isInText(place) ? issue.path : found === undefined ? issue.path.slice(-1) : [];
     const where = path.length > 0 ? `${path.join(".")}: ` : "";
     const what = found === undefined ? "nothing" : show(found);
-    const at = nodeAt(document, [...base, ...issue.path]).at;
-    this.#wrong(at, `${where}found ${what}, allowed: ${issue.message}`);
-  }
-
-  #rules(document: YamlNode, base: readonly number[], entry: Entry): Rule[] {
-    return entry.rules.flatMap((read, i) => {
-      const { at } = nodeAt(document, [...base, "rules", i]);
-      const rule = ruleOf(entry, read, this.#place(at));
-      const wrongs = problemsOf(rule, this.#names.algorithms);
-      for (const wrong of wrongs) this.#wrong(at, wrong);
-      return wrongs.length > 0 ? [] : [rule];
-    });
+    this.#wrong(place, `${where}found ${what}, allowed: ${issue.message}`);
   }
 
   /**
@@ -225,32 +164,23 @@ class Reader {
    * reload.
    */
   #checkNames(rules: readonly Rule[]): void {
-    const first = new Map<string, Rule>();
-    for (const rule of rules) {
-      const other = first.get(rule.name);
+    const first = new Map<string, Place>();
+    for (const { name, place } of rules) {
+      const other = first.get(name);
       if (other === undefined) {
-        first.set(rule.name, rule);
+        first.set(name, place);
         continue;
       }
-      this.#problems.push({
-        ...rule.place,
-        message: `found a second rule ${show(rule.name)}, the first is ${this.#paths === undefined ? `in line ${other.place.line}` : other.place.source}: give one of them a name`,
-      });
+      const where = isInText(other) ? `in line ${other.line}` : other.source;
+      this.#wrong(
+        place,
+        `found a second rule ${show(name)}, the first is ${where}: give one of them a name`,
+      );
     }
   }
 
-  #place(at: number): Place {
-    if (this.#paths !== undefined) {
-      return { source: `${this.#source}${this.#paths[at]}`, line: 0, column: 0 };
-    }
-    let line = 0;
-    for (let after = this.#lineStarts.length; after - line > 1; ) {
-      const middle = (line + after) >> 1;
-      if ((this.#lineStarts[middle] as number) <= at) line = middle;
-      else after = middle;
-    }
-    const column = at - (this.#lineStarts[line] as number) + 1;
-    return { source: this.#source, line: line + 1, column };
+  #placeOf({ at }: RulesNode): Place {
+    return this.#tree.placeOf(at);
   }
 
   /** Whether the most problems that are reported were found; further ones are not looked for. */
@@ -258,11 +188,15 @@ class Reader {
     return this.#problems.length >= MOST_PROBLEMS;
   }
 
-  #wrong(at: number, message: string): void {
-    if (!this.#isFull) this.#problems.push({ ...this.#place(at), message });
+  #wrong(place: Place, message: string): void {
+    if (!this.#isFull) this.#problems.push({ ...place, message });
   }
 
   #stopIfWrong(): void {
-    if (this.#problems.length > 0) throw new RulesError(this.#problems.slice(0, MOST_PROBLEMS));
+    if (this.#problems.length > 0) throw new RulesError(this.#problems);
   }
+}
+
+function isInText(place: Place): boolean {
+  return place.line > 0;
 }

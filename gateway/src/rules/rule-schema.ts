@@ -11,6 +11,8 @@ import {
   list,
   number,
   object,
+  oneOf,
+  refuse,
   says,
   size,
   text,
@@ -93,12 +95,7 @@ function block() {
   }).transform((read, context): Block => {
     const { for: forMs, times, most: mostMs } = read;
     if (mostMs >= forMs) return { forMs, times, mostMs };
-    context.issues.push({
-      code: "custom",
-      message: "a duration of at least `for`",
-      input: read,
-      path: ["most"],
-    });
+    refuse(context, "a duration of at least `for`", read, ["most"]);
     return z.NEVER;
   });
   const equal = duration().transform((forMs): Block => ({ forMs, times: 1, mostMs: forMs }));
@@ -177,20 +174,5 @@ export function ruleSchema(names: Names): z.ZodType<ReadRule, WrittenRule> {
     if ("connections" in found) return places;
     return "bytesPerSecond" in found || "afterBytes" in found ? rates : requests;
   };
-  const anyOf = [requests, places, rates].map((kind) => {
-    const { $schema, ...schema } = z.toJSONSchema(kind, { io: "input", unrepresentable: "any" });
-    return schema;
-  });
-  const schema = z
-    .unknown()
-    .transform((found, context): ReadRule => {
-      const read = kindOf(Object(found)).safeParse(found);
-      if (read.success) return read.data;
-      for (const issue of read.error.issues) {
-        context.issues.push({ ...issue, input: found } as z.core.$ZodRawIssue);
-      }
-      return z.NEVER;
-    })
-    .meta({ anyOf });
-  return schema as unknown as z.ZodType<ReadRule, WrittenRule>;
+  return oneOf<ReadRule, WrittenRule>([requests, places, rates], (found) => kindOf(Object(found)));
 }

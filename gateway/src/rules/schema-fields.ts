@@ -5,7 +5,7 @@ import { AND } from "../actors/together.ts";
 import { decode } from "../match/decode.ts";
 import { isParameter } from "../match/pattern.ts";
 import { ALGORITHMS, type RuleAlgorithms } from "./algorithms.ts";
-import { ANYTHING, atLeastZero, says, text } from "./schema-parts.ts";
+import { ANYTHING, atLeastZero, refuse, says, text } from "./schema-parts.ts";
 import { vocabulary } from "./words.ts";
 
 /** The names that rules may use. */
@@ -59,7 +59,7 @@ export function path() {
     const wrong = !DECODED.test(decode(plain))
       ? `${PLAIN}, not encoded either`
       : unknown !== undefined && `${PLAIN}; a segment that may be anything is :name, {name} or *`;
-    if (wrong) context.addIssue({ code: "custom", message: wrong });
+    if (wrong) refuse(context, wrong, found);
   });
 }
 
@@ -101,7 +101,7 @@ export function actor({ actors, actorKinds }: Names) {
     )
     .transform((found, context) => {
       const wrong = (message: string, path: readonly number[] = []) => {
-        context.issues.push({ code: "custom", message, input: found, path: [...path] });
+        refuse(context, message, found, path);
         return "";
       };
       if (!Array.isArray(found)) return nameOf(found, wrong);
@@ -136,20 +136,18 @@ export function cost(names: readonly string[]) {
       if (typeof found === "number") return { cost: found, costs: {}, costBy: undefined };
       if (typeof found === "string") {
         const costBy = known.find(found);
-        if (costBy !== undefined) return { cost: 1, costs: {}, costBy };
-        context.issues.push({ code: "custom", message: allowed, input: found });
-        return z.NEVER;
+        if (costBy === undefined) refuse(context, allowed, found);
+        return { cost: 1, costs: {}, costBy };
       }
       const { other = 1, ...costs } = Object.fromEntries(
         Object.entries(found).map(([method, permits]) => {
           const name = byMethod.find(method);
           if (name === undefined) {
-            const message = `a map from HTTP methods, or "other", to numbers`;
-            context.issues.push({ code: "custom", message, input: method, path: [method] });
+            refuse(context, 'a map from HTTP methods, or "other", to numbers', method, [method]);
           }
           if (name === "other" && permits === 0) {
             const message = "a number above 0: list methods to leave the others out";
-            context.issues.push({ code: "custom", message, input: permits, path: [method] });
+            refuse(context, message, permits, [method]);
           }
           return [name ?? method, permits] as const;
         }),

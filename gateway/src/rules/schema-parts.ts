@@ -45,6 +45,16 @@ export function byValue<Value extends z.ZodType>(value: Value) {
   return z.record(z.string(), value, says("a map from values of the actor to numbers")).optional();
 }
 
+/** Reports what is allowed in place of a value that the schema's types do not exclude. */
+export function refuse(
+  context: z.core.ParsePayload,
+  allowed: string,
+  input: unknown,
+  path: readonly PropertyKey[] = [],
+): void {
+  context.issues.push({ code: "custom", message: allowed, input, path: [...path] });
+}
+
 /** What a value is read as; where `read` returns undefined, it is not allowed. */
 export function reading<Found, Read, Written>(
   schema: z.ZodType<Found, Written>,
@@ -54,8 +64,7 @@ export function reading<Found, Read, Written>(
   return schema.transform((found, context): Read => {
     const value = read(found);
     if (value !== undefined) return value;
-    const message = typeof allowed === "string" ? allowed : allowed(found);
-    context.issues.push({ code: "custom", message, input: found });
+    refuse(context, typeof allowed === "string" ? allowed : allowed(found), found);
     return z.NEVER;
   });
 }
@@ -98,20 +107,16 @@ export const ANYTHING = z.unknown() as unknown as z.ZodType<string, string>;
 
 /** One value, or a list of at least one. */
 export function oneOrMore(value: z.ZodType<string>, allowed: string) {
-  const one = z.toJSONSchema(value, { io: "input", unrepresentable: "any" });
-  const { $schema, ...items } = one;
+  const items = jsonOf(value);
   const words = says(`${allowed}, or a list of these`);
   return z
     .union([z.string(), z.array(ANYTHING).min(1, words)], words)
     .transform((found, context): readonly string[] =>
       [found].flat().map((each, i) => {
-        const read = value.safeParse(each);
-        if (read.success) return read.data;
+        const { success, data = "", error } = value.safeParse(each);
         const path = Array.isArray(found) ? [i] : [];
-        for (const { message } of read.error.issues) {
-          context.issues.push({ code: "custom", message, input: each, path });
-        }
-        return "";
+        if (!success) for (const { message } of error.issues) refuse(context, message, each, path);
+        return data;
       }),
     )
     .meta({ anyOf: [items, { type: "array", items, minItems: 1 }] });
@@ -122,22 +127,35 @@ export function either<Text, Map, WrittenText, WrittenMap>(
   text: z.ZodType<Text, WrittenText>,
   map: z.ZodType<Map, WrittenMap>,
 ) {
-  const json = [text, map].map((one) => {
-    const { $schema, ...schema } = z.toJSONSchema(one, { io: "input", unrepresentable: "any" });
-    return schema;
-  });
+  const isMap = (found: unknown) => typeof found === "object" && found !== null;
+  return oneOf<Text | Map, WrittenText | WrittenMap>([text, map], (found) =>
+    isMap(found) ? map : text,
+  );
+}
+
+/** One of several schemas: the value decides which of them says what is allowed. */
+export function oneOf<Read, Written>(
+  schemas: readonly z.ZodType<Read, Written>[],
+  schemaOf: (found: unknown) => z.ZodType<Read, Written>,
+) {
   const schema = z
     .unknown()
-    .transform((found, context): Text | Map => {
-      const read = (typeof found === "object" && found !== null ? map : text).safeParse(found);
+    .transform((found, context): Read => {
+      const read = schemaOf(found).safeParse(found);
       if (read.success) return read.data;
       for (const issue of read.error.issues) {
         context.issues.push({ ...issue, input: found } as z.core.$ZodRawIssue);
       }
       return z.NEVER;
     })
-    .meta({ anyOf: json });
-  return schema as unknown as z.ZodType<Text | Map, WrittenText | WrittenMap>;
+    .meta({ anyOf: schemas.map(jsonOf) });
+  return schema as unknown as z.ZodType<Read, Written>;
+}
+
+/** Returns the JSON Schema of what a file may contain. */
+export function jsonOf(schema: z.ZodType) {
+  const { $schema, ...json } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
+  return json;
 }
 
 /** Milliseconds, from a text such as "15m". */

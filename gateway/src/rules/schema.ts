@@ -5,7 +5,7 @@
 import * as z from "zod";
 import { ruleSchema } from "./rule-schema.ts";
 import { BUILT_IN, type Names, PLAIN, path } from "./schema-fields.ts";
-import { list, object, oneOrMore, says } from "./schema-parts.ts";
+import { jsonOf, list, object, oneOrMore, says } from "./schema-parts.ts";
 
 /** A host name, the first part of which may be a star. */
 const HOST = /^(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/i;
@@ -40,15 +40,15 @@ export function entrySchema(names: Names) {
   });
 }
 
-export type Entry = z.output<ReturnType<typeof entrySchema>>;
+export type EntrySchema = ReturnType<typeof entrySchema>;
+export type Entry = z.output<EntrySchema>;
 
 /** A URL and its rules as a plain object, with the fields that rules have in a file. */
-export interface UrlRules extends Readonly<z.input<ReturnType<typeof entrySchema>>> {}
+export interface UrlRules extends Readonly<z.input<EntrySchema>> {}
 
 /** Returns the JSON Schema of a file, for editors: one entry, or a list of entries. */
 export function rulesJsonSchema(): object {
-  const options = { io: "input", unrepresentable: "any" } as const;
-  const { $schema, ...entry } = z.toJSONSchema(entrySchema(BUILT_IN), options);
+  const entry = jsonOf(entrySchema(BUILT_IN));
   const { url, ...others } = entry.properties ?? {};
   const entries = ["url", "Url"].map((name) => ({
     ...entry,
@@ -56,7 +56,7 @@ export function rulesJsonSchema(): object {
     required: [name, "rules"],
   }));
   return {
-    $schema,
+    $schema: "https://json-schema.org/draft/2020-12/schema",
     title: "Rules of smooth-limiter-gateway",
     $defs: { entry: { anyOf: entries } },
     anyOf: [{ $ref: "#/$defs/entry" }, { type: "array", items: { $ref: "#/$defs/entry" } }],

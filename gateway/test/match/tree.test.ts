@@ -98,7 +98,7 @@ test("no known trick bypasses a rule", () => {
   }
 });
 
-test("an ambiguous target is subject to the rules of every reading, if one path has them all", () => {
+test("an ambiguous target is subject to the rules of every interpretation, if one path has them all", () => {
   // Express reads this as below /sample, a URL parser as /sample/a
   assert.equal(match("/sample/x/../a"), ["/", "/sample", "/sample/a"]);
   assert.equal(match("/x/../sample"), ["/", "/sample"]);
@@ -147,6 +147,21 @@ test("patterns and paths that one path has are not disputed", () => {
   }
 });
 
+test("escaped slashes, parameters and empty segments, which APIs really use, are not disputed", () => {
+  const api = new PathTree<string>();
+  const urls = ["/projects/:id", "/projects/:id/issues", "/issues", "/files/:path", "/login"];
+  for (const url of urls) api.add(url, url);
+  const rows: [target: string, ...urls: string[]][] = [
+    ["/projects/team%2fapp/issues", "/projects/:id", "/projects/:id/issues"],
+    ["/projects//7/issues", "/projects/:id", "/projects/:id/issues"],
+    ["/projects/7;v=1/issues", "/projects/:id", "/projects/:id/issues"],
+    ["/projects/team%2flogin", "/projects/:id"],
+    ["/files/issues%2flogin", "/files/:path"],
+    ["/docs//login"],
+  ];
+  for (const [target, ...expected] of rows) assert.equal(matchIn(api, target), expected, target);
+});
+
 test("a target with many unclear segments is subject to the patterns whose segments it contains", () => {
   const mixed = new PathTree<string>();
   for (const url of ["/users/:id/posts", "/posts/:id"]) mixed.add(url, url);
@@ -186,7 +201,7 @@ test("a target is decoded only once", () => {
 
 // -- an independent matcher: how each kind of server reads a target --
 
-/** The reading of Express, Koa and Fastify: the path as it came, prefixes by expression. */
+/** The interpretation of Express, Koa and Fastify: the path as it came, prefixes by expression. */
 function literally(target: string, url: string): boolean {
   const path = /^[a-z]+:\/\/[^/]*(.*)$/is.exec(target)?.[1] ?? target;
   const [bare = ""] = path.split("?");
@@ -247,21 +262,21 @@ test("a query within the host does not bypass rules on a server that looks for t
   }
 });
 
-test("the readings of a URL parser with schemes and empty segments are covered", () => {
+test("the interpretations of a URL parser with schemes and empty segments are covered", () => {
   for (const target of ["other:/sample", "http:sample", "/sample\\/..", "//x//sample//.."]) {
     assert.ok(isHeld(target, "/sample"), target);
   }
 });
 
-test("the reading of servers that resolve dots before they decode is covered", () => {
+test("the interpretation of servers that resolve dots before they decode is covered", () => {
   assert.ok(isHeld("/sample\\a%2f..", "/sample/a"));
 });
 
-test("the reading of file servers, where a backslash after dots is a letter, is covered", () => {
+test("the interpretation of file servers, where a backslash after dots is a letter, is covered", () => {
   assert.ok(isHeld("/%2E%2e/sample/%2E%2e\\", "/sample"));
 });
 
-test("property: the rules of every reading apply, or the target is disputed", async () => {
+test("property: the rules of every interpretation apply, or the target is disputed", async () => {
   const count = runs(1500);
   let agreed = 0;
   await fc.assert(

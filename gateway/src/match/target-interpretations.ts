@@ -14,12 +14,17 @@
  *
  * All of this is linear in the length of the target. The second fact may find more rules than any
  * server would. Clients resolve ".." themselves, so this affects crafted targets only.
+ *
+ * The second fact alone would be safe too, but it would refuse requests that clients really send.
+ * "/projects/team%2fapp/issues" would be subject to a rule for "/issues" as well as to that for
+ * "/projects/:id", and be disputed; so would "/projects//7/issues" and "/projects/7;v=1/issues".
+ * The order of the pieces makes each of them clear.
  */
 import { decode } from "./decode.ts";
 import { type Piece, piecesOf } from "./pieces.ts";
 import { fold, MARKED, segmentsOf } from "./segments.ts";
 
-/** For a target with too many readings: the known segments that occur in any of them. */
+/** For a target with too many interpretations: the known segments that occur in any of them. */
 export type Parts = ReadonlySet<string>;
 
 /** What makes a path ambiguous. */
@@ -39,9 +44,9 @@ const DOTS = /(?:^|[/\\])[ \p{Cc}]*\.[ \p{Cc}]*\.[. \p{Cc}]*(?:[/\\;?#]|$)/u;
 /** As `MARKED`, for servers written in C, where a NUL ends a path too. */
 const MARKED_IN_C = /[;?#\0][^/\\]*/g;
 /**
- * Returns the decoded and folded path of a target with only one reading; undefined for all others.
+ * Returns the decoded and folded path of a target with only one interpretation; undefined for all others.
  *
- * @param known the segments of all rules: a host that is one of them makes a second reading
+ * @param known the segments of all rules: a host that is one of them makes a second interpretation
  */
 export function plainPath(target: string, known?: ReadonlySet<string>): string | undefined {
   const whole = withoutOrigin(target);
@@ -67,7 +72,7 @@ export function pathOf(target: string): string {
  * Whether an escape in a target hides a slash: to a router that splits a path before it decodes it,
  * "/a%2fb" is one segment.
  *
- * @param plain the target's only reading
+ * @param plain the target's only interpretation
  */
 export function hidesSlash(target: string, plain: string): boolean {
   return target.includes("%") && slashes(pathOf(target)) !== slashes(plain);
@@ -78,7 +83,7 @@ function slashes(path: string): number {
 }
 
 /** A target that is not plain, taken apart. */
-export interface Readings {
+export interface Interpretations {
   /** Created one by one, because most are not all needed. */
   readonly pieces: Iterable<Piece>;
   /** Returns its parts, for a target with too many unclear pieces. */
@@ -88,9 +93,12 @@ export interface Readings {
 /**
  * @param target as the client sent it; origin form, absolute form, "*" or an authority
  * @param known the segments of all rules
- * @returns the readings; or the parts if not even the order of segments is known
+ * @returns the interpretations; or the parts if not even the order of segments is known
  */
-export function readTarget(target: string, known: ReadonlySet<string>): Readings | Parts {
+export function interpretTarget(
+  target: string,
+  known: ReadonlySet<string>,
+): Interpretations | Parts {
   // URL parsers ignore these characters; to other servers they are letters
   const visible = target.replace(/^[\0- ]+|[\t\n\r]/g, "");
   const whole = withoutOrigin(visible);
@@ -120,7 +128,7 @@ export function readTarget(target: string, known: ReadonlySet<string>): Readings
   return { pieces, parts: () => partsOf(whole, path, known) };
 }
 
-/** Returns the only reading of a rule's own path, which contains nothing ambiguous. */
+/** Returns the only interpretation of a rule's own path, which contains nothing ambiguous. */
 export function readRulePath(path: string): readonly string[] {
   return [...segmentsOf(fold(decode(path)))];
 }
