@@ -4,11 +4,12 @@
 //   npm test                          every *.test.ts below test, gateway/test, cli/test and site/test
 //   npm test -- smooth clock          the files whose path contains one of the words
 //   npm test -- --grep "a cancelled"  the tests whose title contains that text
-//   npm run test:soak                 every *.soak.ts there
+//   npm run test:soak                 every *.soak.ts there, and again the test files with random tests
 //
-// Random tests use the same seed in every run. Soaks use a fresh seed and print it; SEED=<number> repeats a run.
+// Random tests use the same seed in every run. Soaks use a fresh seed and print it, and try more; SEED=<number>
+// repeats a run, and RUNS=10 tries ten times as much.
 
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
@@ -22,14 +23,20 @@ const { values, positionals: words } = parseArgs({
   options: { soak: { type: "boolean", default: false }, grep: { type: "string", default: "" } },
 });
 const { soak, grep } = values;
-const suffix = soak ? ".soak.ts" : ".test.ts";
-const limitMs = (soak ? 1440 : 420) * 1000;
+/** How long a file may load, and the hooks of a suite may take: some fetch a server, or build the packages. */
+const HOOKS_MS = 300_000;
+/** A test that runs longer than its limit fails by itself, unless it never gives up the thread. */
+const LATE_MS = 10_000;
 
 const filesOf = (folder: string) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" }).map((file) => join(folder, file));
+function isSoak(file: string): boolean {
+  if (!file.endsWith(".test.ts")) return file.endsWith(".soak.ts");
+  return /from "fast-check"|\b(?:runs|isTried)\(/.test(readFileSync(file, "utf8"));
+}
 const files = ["test", "gateway/test", "cli/test", "site/test"]
   .flatMap(filesOf)
-  .filter((file) => file.endsWith(suffix))
+  .filter((file) => (soak ? isSoak(file) : file.endsWith(".test.ts")))
   .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
   .sort();
 const { TEST_SHARD: shard, TEST_CLAIMS: claims } = process.env;
@@ -40,7 +47,8 @@ if (words.length === 0 && !soak && shard === undefined) process.exit(await runSh
 
 const watchdog = new Worker(new URL("watchdog.mjs", import.meta.url), { execArgv: [] });
 watchdog.unref();
-watchdog.postMessage({ doing: "loading the tests", limitMs });
+const watch = (doing: string, limitMs: number) => watchdog.postMessage({ doing, limitMs });
+watch("loading the runner", HOOKS_MS);
 
 noteTimers();
 // uvu runs a suite at once unless it finds these globals, so they must be set before uvu is loaded.
@@ -48,29 +56,30 @@ type Suite = () => Promise<[errors: string | true, passed: number, skipped: numb
 const queue: Suite[][] = [[]];
 Object.assign(globalThis, { UVU_DEFER: 1, UVU_INDEX: 0, UVU_QUEUE: queue });
 await import("uvu");
-const { progress } = await import("../test/support/suite.ts");
+const { progress, runs } = await import("../test/support/suite.ts");
 progress.grep = grep;
 // the servers that tests have started are stopped when the process exits
 process.on("SIGINT", () => process.exit(130));
-fc.configureGlobal({ seed });
-if (soak) {
-  progress.patience = 5;
-  console.log(`random tests with SEED=${seed}`);
-}
+progress.seed = seed;
+progress.isSoak = soak;
+fc.configureGlobal({ seed, numRuns: runs(100) });
+if (soak) console.log(`random tests with SEED=${seed}`);
 
 const complaints = files.length === 0 && !soak ? ["no test file was found"] : [];
 const sums = { total: 0, passed: 0, skipped: 0 };
 const startedAt = performance.now();
-progress.onTest = (doing) => watchdog.postMessage({ doing });
-for (const file of claims === undefined ? files : claimedFiles(files, claims)) {
+for (const file of claims === undefined ? files : claimedFiles(files, claims, Number(shard))) {
   const suites: Suite[] = [];
   const before = { ...sums };
   const fileStartedAt = performance.now();
   queue[0] = suites;
+  watch(`${file}: loading`, HOOKS_MS);
+  progress.onTest = (name, limitMs) => watch(`${file}: ${name}`, limitMs + LATE_MS);
   await import(pathToFileURL(file).href);
   if (suites.length === 0 && grep === "") complaints.push(`${file} runs no suite: it lacks .run()`);
   if (shard === undefined && suites.length > 0) console.log(`\n${file}`);
   for (const run of suites) {
+    watch(`${file}: hooks of a suite`, HOOKS_MS);
     const [errors, passed, skipped, total] = await run();
     sums.passed += passed;
     sums.skipped += skipped;
@@ -108,7 +117,4 @@ if (process.env.NODE_V8_COVERAGE && (shard ?? "0") === "0") {
 
 // A timer, server or waiter that is still active now was left behind by a test.
 const active = [...new Set(process.getActiveResourcesInfo())].join(", ");
-watchdog.postMessage({
-  doing: `all tests ended, but something keeps the process alive; active then: ${active}`,
-  limitMs: 10_000,
-});
+watch(`all tests ended, but something keeps the process alive; active then: ${active}`, 10_000);

@@ -5,7 +5,7 @@ import * as assert from "uvu/assert";
 import { contest } from "../../test/support/limiter/contest.ts";
 import { PATIENT } from "../../test/support/patient.ts";
 import { freshUrl } from "../../test/support/redis/server.ts";
-import { suite } from "../../test/support/suite.ts";
+import { runs, suite } from "../../test/support/suite.ts";
 import { createGateway, readRules } from "../src/index.ts";
 import { request } from "./support/http/request.ts";
 
@@ -27,12 +27,9 @@ test.after(() => {
   other.disconnect();
 });
 
-/** The soak has more of them. */
-const MANY = Number(process.env.REFUSED_IN_FLIGHT ?? 250);
-
 for (const [inFlight, good] of [
   [100, 15],
-  [MANY, 2],
+  [runs(1000), 2],
 ] as const) {
   test(`${inFlight} refused requests in flight keep no permit from others`, async () => {
     const rules = readRules(`

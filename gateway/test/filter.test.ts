@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
-import { suite } from "../../test/support/suite.ts";
+import { runs, suite } from "../../test/support/suite.ts";
 import {
   createGateway,
   fromHeader,
@@ -393,7 +393,7 @@ test("any request gets a verdict", async () => {
       assert.is(verdict.allowed, refusing.length === 0);
       assert.is(verdict.retryMs > 0, !verdict.allowed);
     }),
-    { numRuns: 400 },
+    { numRuns: runs(400) },
   );
 });
 
@@ -439,7 +439,7 @@ test("property: each rule keeps its bound, and the verdicts agree with a simple 
         if (room) for (const key of keys) counts.set(key, (counts.get(key) ?? 0) + 1);
       }
     }),
-    { numRuns: 50 },
+    { numRuns: runs(50) },
   );
 });
 

@@ -13,8 +13,6 @@ import { type Everyday, LARGEST_REQUEST } from "../support/algorithms/samples.ts
 import { type Deed, World } from "../support/algorithms/world.ts";
 import { suite } from "../support/suite.ts";
 
-/** Histories of each property; more with RUNS in the environment. */
-const RUNS = Number(process.env.RUNS ?? 100);
 /** Number of windows after which the mean rate has to be that of the quota. */
 const LONG_RUN = 20;
 const SHIFT = 2 ** 24;
@@ -32,7 +30,8 @@ const micros = fc.oneof(
   fc.integer({ min: 0, max: 3_000_000 }),
 );
 
-export function algorithmSuite(name: string, everyday: Everyday): void {
+/** @param numRuns how many histories each property is tried on */
+export function algorithmSuite(name: string, everyday: Everyday, numRuns: number): void {
   const { lends = false, cancels = true, permits = somePermits, seeds = [] } = everyday;
   const { lent = 0, later = () => 0 } = everyday;
   const test = suite(`${name}, what every algorithm promises`);
@@ -86,8 +85,8 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
 
   function law<Ts>(property: string, holds: fc.IRawProperty<Ts>): void {
     test(property, async () => {
-      for (const seed of seeds) await fc.assert(holds, { seed, numRuns: RUNS });
-      await fc.assert(holds, { numRuns: RUNS });
+      for (const seed of seeds) await fc.assert(holds, { seed, numRuns });
+      await fc.assert(holds, { numRuns });
     });
   }
 

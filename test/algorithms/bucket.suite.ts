@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import * as assert from "uvu/assert";
 import type { Algorithm, Policy } from "../../src/algorithms/algorithm.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 export const SECOND = 1_000_000;
 
@@ -67,7 +67,7 @@ export function bucketSuite<P extends Policy>(
         fc.property(policy, aPast, aPause, anAsk, (one, past, pause, ask) => {
           check(new History(one, largest(one), past, pause, ask));
         }),
-        { numRuns: 600 },
+        { numRuns: runs(600) },
       );
     };
   }
@@ -153,7 +153,7 @@ export function bucketSuite<P extends Policy>(
         }
       }
     });
-    void fc.assert(property, { numRuns: 600 });
+    void fc.assert(property, { numRuns: runs(600) });
   });
 
   test(
@@ -245,7 +245,7 @@ export function bucketSuite<P extends Policy>(
         assert.ok(after >= full - 2 - full * 1e-9, `${after} before ${full}`);
       },
     );
-    void fc.assert(property, { numRuns: 600 });
+    void fc.assert(property, { numRuns: runs(600) });
   });
 
   test.run();

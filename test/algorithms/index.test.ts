@@ -192,6 +192,11 @@ for (const [name, { policy, rows, deficit: expected }] of Object.entries(cases))
   });
 }
 
+owing("every algorithm has a case", () => {
+  const seen = new Set(Object.values(cases).map(({ policy }) => policy.algorithm.name));
+  assert.equal([...seen].sort(), algorithms.map(({ name }) => name).sort());
+});
+
 owing("the deficit is a number at the ends of the doubles", () => {
   const { MAX_VALUE } = Number;
   const huge: Policy[] = [
@@ -202,7 +207,10 @@ owing("the deficit is a number at the ends of the doubles", () => {
     fixedWindow({ limit: MAX_VALUE, windowMs: 1 }),
     slidingWindow({ limit: MAX_VALUE, windowMs: 1 }),
     slidingLog({ limit: MAX_VALUE, windowMs: 1 }),
+    leakyBucket({ permitsPerSecond: MAX_VALUE, capacity: MAX_VALUE }),
   ];
+  const seen = new Set(huge.map(({ algorithm }) => algorithm.name));
+  assert.equal([...seen].sort(), algorithms.map(({ name }) => name).sort());
   for (const policy of huge) {
     const { algorithm } = policy;
     const state = begin(policy);

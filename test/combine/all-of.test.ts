@@ -23,7 +23,7 @@ import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
 import { PATIENT } from "../support/patient.ts";
 import { redisServer } from "../support/programs/redis-server.ts";
 import { freshUrl } from "../support/redis/server.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const window = (limit: number, windowMs = 1000) => fixedWindow({ limit, windowMs });
 const steady = smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 });
@@ -253,7 +253,7 @@ test("the narrowest limiter bounds all requests, and its refusals charge none of
       );
     }
   });
-  void fc.assert(property, { numRuns: 300 });
+  void fc.assert(property, { numRuns: runs(300) });
 });
 
 test("a reservation that a key's full queue refuses reports this, with or without other waiters", () => {

@@ -13,7 +13,7 @@ import {
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const HOUR = 3_600_000;
 const test = suite("how a combination waits");
@@ -327,7 +327,7 @@ places("no caller holds a place while it waits, whatever the jobs, rates and pla
         if (before !== undefined) assert.ok(at - before >= 1000 / rate - 0.01, `${starts}`);
       });
     }),
-    { numRuns: 150 },
+    { numRuns: runs(150) },
   );
 });
 
@@ -353,10 +353,10 @@ places("a caller that looks does not take the place from one that has its permit
   );
 });
 
-places("a place that ten thousand callers cannot use passes through all of them", async () => {
+places("a place that thousands of callers cannot use passes through all of them", async () => {
   const { clock, running, pace, limiter } = world();
   const leases = [running.tryAcquire(), running.tryAcquire()];
-  const waits = Array.from({ length: 10_000 }, () => watch(clock, limiter.acquire()));
+  const waits = Array.from({ length: runs(10_000) }, () => watch(clock, limiter.acquire()));
   await clock.advance(10);
   pace.tryAcquire(3);
   leases[0]?.release();

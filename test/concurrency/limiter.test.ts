@@ -9,7 +9,7 @@ import {
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { failure, turn, watch } from "../support/limiter/watch.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const test = suite("concurrency");
 
@@ -431,7 +431,7 @@ test("random histories agree with a model: the limit holds, the order is kept, n
       assert.equal([limiter.active, limiter.waiting], [0, 0]);
       assert.is(takeAll(limiter).length, limit);
     }),
-    { numRuns: 200 },
+    { numRuns: runs(200) },
   );
 });
 

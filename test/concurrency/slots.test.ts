@@ -13,7 +13,7 @@ import {
 import { FakeClock } from "../../src/testing/index.ts";
 import { HandLeaseStore, settled } from "../support/limiter/lease-store.ts";
 import { failure, watch } from "../support/limiter/watch.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 type Order = "first in, first out" | "fair";
 type AnyLimiter = ConcurrencyLimiter | RemoteConcurrency;
@@ -182,7 +182,7 @@ for (const [place, create] of Object.entries(places)) {
           assert.equal([limiter.active, limiter.waiting], [0, 0]);
           assert.ok(await limiter.tryAcquire(4));
         }),
-        { numRuns: 100 },
+        { numRuns: runs(100) },
       );
     });
 

@@ -4,7 +4,7 @@ import * as assert from "uvu/assert";
 import { fairShares, RateLimiter } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { watch } from "../support/limiter/watch.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const test = suite("fair limiter, properties");
 
@@ -168,7 +168,7 @@ test("the work of two shares with waiters differs from the ratio of their weight
       });
       assert.equal(violations, []);
     }),
-    { numRuns: 150, examples: [CANCELLED_HEAD] },
+    { numRuns: runs(150), examples: [CANCELLED_HEAD] },
   );
 });
 
@@ -180,7 +180,7 @@ test("with equal requests callers are released at exactly the instants of one qu
         (await play(history, w, fair)).calls.map(({ at = -1 }) => at).sort((x, y) => x - y);
       assert.equal(await instants(true), await instants(false));
     }),
-    { numRuns: 60 },
+    { numRuns: runs(60) },
   );
 });
 
@@ -198,7 +198,7 @@ test("with any requests the limiter never idles while a caller waits, and grants
         assert.ok(Math.abs(at - Math.max(free, asked)) < 0.002, `${at}: ${free}, ${asked}`);
       }
     }),
-    { numRuns: 60 },
+    { numRuns: runs(60) },
   );
 });
 
@@ -219,7 +219,7 @@ test("a caller that was cancelled changes nothing for the others", async () => {
         without.calls.map((call) => call.at),
       );
     }),
-    { numRuns: 60 },
+    { numRuns: runs(60) },
   );
 });
 

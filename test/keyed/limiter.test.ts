@@ -19,7 +19,7 @@ import { FakeClock } from "../../src/testing/index.ts";
 import { limiterSuite, localLimiterSuite } from "../local/limiter.suite.ts";
 import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
 import { SteppingClock } from "../support/story.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const bursty = (permitsPerSecond: number, burstSeconds = 1) =>
   smoothBursty({ permitsPerSecond, burstSeconds, prefilled: true });
@@ -460,7 +460,7 @@ test("a keyed limiter behaves like one limiter for each key", async () => {
         await play(ops, there, each, of(each)),
       );
     }),
-    { numRuns: Number(process.env.RUNS ?? 300) },
+    { numRuns: runs(300) },
   );
 });
 

@@ -14,7 +14,7 @@ import { samplePolicies } from "../support/algorithms/samples.ts";
 import { SlowLimiter } from "../support/limiter/slow-limiter.ts";
 import { freshUrl } from "../support/redis/server.ts";
 import { type Ask, type Asker, type Numbers, type Op, type Spec, Story } from "../support/story.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 function numbersOf(...rates: number[]): fc.Arbitrary<Numbers> {
   const rate = fc.constantFrom(...rates);
@@ -200,8 +200,8 @@ const regressions = {
   ] as [Spec, Op[]][],
 };
 
-/** Runs of each property; more with RUNS in the environment. */
-const RUNS = Number(process.env.RUNS ?? 200);
+/** Histories of each property. */
+const RUNS = runs(200);
 
 const promises = suite("promises");
 
@@ -550,7 +550,7 @@ promises("refused traffic never delays or starves permitted traffic, on Redis", 
   const property = fc.asyncProperty(combined, async (one) => {
     assert.equal(await answersOf(one, true, open), await answersOf(one, false, open));
   });
-  await fc.assert(property, { numRuns: 100 });
+  await fc.assert(property, { numRuns: runs(100) });
   redis.disconnect();
 });
 

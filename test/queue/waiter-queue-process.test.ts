@@ -1,19 +1,35 @@
 import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { build } from "esbuild";
 import * as assert from "uvu/assert";
 import { suite } from "../support/suite.ts";
 
-const SOURCES = new URL("../../src/", import.meta.url).href;
+// in one file each: compiled once, and loaded quickly by each of the processes
+const folder = mkdtempSync(join(tmpdir(), "smooth-limiter-process-"));
+await build({
+  entryPoints: { limiter: "src/index.ts", testing: "src/testing/index.ts" },
+  outdir: folder,
+  outExtension: { ".js": ".mjs" },
+  bundle: true,
+  splitting: true,
+  format: "esm",
+  platform: "node",
+});
+const SOURCES = pathToFileURL(folder).href;
 
 /**
  * Runs a program in a process of its own. Returns what it printed, line by line, and how it ended.
  */
 function run(program: string): Promise<{ lines: string[]; status: number | null }> {
   const source = `
-    import { RateLimiter, Limiter, smoothBursty } from "${SOURCES}index.ts";
-    import { FakeClock } from "${SOURCES}testing/index.ts";
+    import { RateLimiter, Limiter, smoothBursty } from "${SOURCES}/limiter.mjs";
+    import { FakeClock } from "${SOURCES}/testing.mjs";
     process.on("exit", () => console.log("exit"));
     ${program}`;
-  const args = ["--import", "tsx", "--expose-gc", "--input-type=module", "--eval", source];
+  const args = ["--expose-gc", "--input-type=module", "--eval", source];
   const child = spawn(process.execPath, args, {
     env: { ...process.env, NODE_V8_COVERAGE: "" },
     stdio: ["ignore", "pipe", "pipe"],
@@ -89,6 +105,8 @@ const WATCHED = `
 `;
 
 const memory = suite("waiter queue, memory");
+
+memory.after(() => rmSync(folder, { recursive: true }));
 
 memory("cancelled waiters behind a long wait are dropped", async () => {
   const { lines } = await run(`${WATCHED}

@@ -12,7 +12,7 @@ import { slotOf } from "../../src/stores/redis/cluster-slots.ts";
 import { redisServer } from "../support/programs/redis-server.ts";
 import { type RedisCluster, startCluster } from "../support/redis/cluster.ts";
 import type { RedisServer } from "../support/redis/server.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const test = suite("many keys on a Cluster, one master silent", { timeoutMs: 120_000 });
 let cluster: RedisCluster;
@@ -56,7 +56,7 @@ async function scriptsRun(node: RedisServer): Promise<number> {
   return Number(calls ?? 0);
 }
 
-const KEYS = 600;
+const KEYS = runs(600);
 
 const modes: readonly RedisPoliciesOptions[] = [
   { whenUnavailable: "throw" },

@@ -25,7 +25,7 @@ import { PATIENT } from "../support/patient.ts";
 import { redisServer } from "../support/programs/redis-server.ts";
 import { until } from "../support/redis/ask.ts";
 import { freshUrl } from "../support/redis/server.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const HOUR = 3_600_000;
 const hour = (limit: number) => fixedWindow({ limit, windowMs: HOUR, align: "first" });
@@ -56,7 +56,7 @@ const test = suiteOnRedis("combinations on Redis");
 
 for (const [inFlight, good] of [
   [100, 15],
-  [1000, 4],
+  [runs(1000), 4],
 ] as const) {
   test(`${inFlight} refused requests in flight keep no permit from others: allOf`, async () => {
     const clients = [redis, other];

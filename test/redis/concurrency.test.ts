@@ -29,7 +29,7 @@ import { until } from "../support/redis/ask.ts";
 import { startCluster } from "../support/redis/cluster.ts";
 import { startProxy } from "../support/redis/proxy.ts";
 import { freshUrl, type RedisServer, sharedRedis, startRedis } from "../support/redis/server.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const LEASE_MS = 900;
 
@@ -647,7 +647,7 @@ test("random histories: the script agrees with a model, request by request", asy
       const rest = members.filter((member) => !member.startsWith("s"));
       assert.is(rest.length, expected);
     }),
-    { numRuns: 100 },
+    { numRuns: runs(100) },
   );
 });
 

@@ -6,7 +6,7 @@ import { allOf, fairShares, Limiter, type Reservation, tokenBucket } from "../..
 import { type Store, StoreLimiter } from "../../src/store.ts";
 import { memoryStore } from "../../src/testing/index.ts";
 import { turn } from "../support/limiter/watch.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const test = suite("random histories of remote limiters", { timeoutMs: 120_000 });
 
@@ -119,7 +119,7 @@ test("every call ends, close leaves nothing behind, and no caller is counted twi
       timers.uninstall();
     }
   });
-  await fc.assert(property, { numRuns: Number(process.env.RUNS ?? 300) });
+  await fc.assert(property, { numRuns: runs(300) });
 });
 
 test.run();

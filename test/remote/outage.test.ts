@@ -7,7 +7,7 @@ import { FakeClock } from "../../src/testing/index.ts";
 import { pacedSamples } from "../support/algorithms/samples.ts";
 import { HandStore, onHand } from "../support/limiter/remote.ts";
 import { turn } from "../support/limiter/watch.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 // The bound of docs/availability.md for `whenUnavailable: "local"`: whatever the arrivals and the
 // outages, all instances together stay within
@@ -159,7 +159,7 @@ for (const [name, { at }] of pacedSamples) {
         const most = capacity + RATE * seconds + lent + beside;
         assert.ok(used <= most + 1e-6, `${used} used in ${seconds} s, at most ${most}`);
       }),
-      { numRuns: 25 },
+      { numRuns: runs(25) },
     );
   });
 }

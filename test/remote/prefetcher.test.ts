@@ -20,7 +20,7 @@ import { StoreRateLimiter } from "../../src/store.ts";
 import { FakeClock, memoryStore } from "../../src/testing/index.ts";
 import { onHand } from "../support/limiter/remote.ts";
 import { failure, turn, watch } from "../support/limiter/watch.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const unsaving = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond, burstSeconds: 0 });
 
@@ -455,7 +455,7 @@ bounds("all processes never exceed the limit, and lose at most `permits`", async
       const handedOut = (rate * (clock.now() + waitMs)) / 1000 - stored;
       assert.ok(used <= handedOut + 1e-6, `${used} used of ${handedOut}`);
     }),
-    { numRuns: 150 },
+    { numRuns: runs(150) },
   );
 });
 
@@ -486,7 +486,7 @@ bounds("first in, first out, for any sizes and any delay of the store", async ()
         all.map((_, i) => i),
       );
     }),
-    { numRuns: 150 },
+    { numRuns: runs(150) },
   );
 });
 

@@ -9,11 +9,11 @@ import { fairShares, gcra } from "../../src/index.ts";
 import { type RemoteLimiter, type Store, StoreLimiter } from "../../src/store.ts";
 import { memoryStore } from "../../src/testing/index.ts";
 import { turn } from "../support/limiter/watch.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const test = suite("random histories of recoveries", { timeoutMs: 240_000 });
 
-const RUNS = Number(process.env.RUNS ?? 6);
+const RUNS = runs(6);
 const PER_SECOND = 100;
 const TIMEOUT_MS = 300;
 const FAKED = ["setTimeout", "clearTimeout", "performance", "Date"] as const;

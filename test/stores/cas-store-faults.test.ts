@@ -11,12 +11,12 @@ import type { StoreRequest } from "../../src/stores/store.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { turn } from "../support/limiter/watch.ts";
 import { MapBackend } from "../support/stores/map-backend.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const DAY_MS = 86_400_000;
 const LIMIT = 12;
 const START = 1_800_000_000_000_000;
-const RUNS = Number(process.env.RUNS ?? 300);
+const RUNS = runs(300);
 
 const fault = fc.record({
   /** For a read: it fails. For a write: the kind of failure. */

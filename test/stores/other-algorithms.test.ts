@@ -25,7 +25,7 @@ import { redisServer } from "../support/programs/redis-server.ts";
 import { freshUrl } from "../support/redis/server.ts";
 import { MapBackend } from "../support/stores/map-backend.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const HOUR_MS = 3_600_000;
 const HOUR = HOUR_MS * 1000;
@@ -157,7 +157,7 @@ test("each version stays within its own bound, in any pattern: together they hav
       if (isAlone) for (const policy of versions[i] ?? []) within(policy, own);
     }
   });
-  fc.assert(property, { seed: 1, numRuns: 2000 });
+  fc.assert(property, { seed: 1, numRuns: runs(2000) });
 });
 
 function within(policy: Policy, grants: readonly { at: number; amount: number }[]): void {

@@ -3,6 +3,12 @@ import * as uvu from "uvu";
 /** How long one test may take, in ms, unless its suite says otherwise. */
 const DEFAULT_TIMEOUT_MS = 60_000;
 
+/** By how much longer it may take in the soaks. */
+const PATIENCE_OF_SOAKS = 5;
+
+/** RUNS=10 makes random tests ten times as long. */
+const FACTOR = Number(process.env.RUNS ?? 1);
+
 // Captured now, because tests replace the global timers by fake ones.
 const { setTimeout, clearTimeout } = globalThis;
 
@@ -11,14 +17,17 @@ const suites: { title: string; tests: number; started: number; ran: boolean; tim
 
 /** The runner's view of the suites. */
 export const progress = {
-  /** Called with "suite › test" before each test. */
-  onTest: (_name: string): void => {},
+  /** Called with "suite › test" before each test, and with the time after which it has failed. */
+  onTest: (_name: string, _limitMs: number): void => {},
 
   /** Only tests whose title contains this run. */
   grep: "",
 
-  /** By how much longer than its suite says a test may take. Soaks run on busy machines and do more. */
-  patience: 1,
+  /** Whether the soaks run, which do more and use other random numbers in each run. */
+  isSoak: false,
+
+  /** What random tests start from. */
+  seed: 1,
 
   /** One line for each suite that did not run completely. */
   complaints: (): string[] =>
@@ -31,6 +40,22 @@ export const progress = {
       return [];
     }),
 };
+
+/**
+ * How many histories a random test tries: `quick` in `npm test`, `full` in the soaks. They run each test file
+ * that calls this once more, with fresh random numbers.
+ */
+export function runs(full: number, quick = Math.ceil(full / 4)): number {
+  return Math.ceil((progress.isSoak ? full : quick) * FACTOR);
+}
+
+/**
+ * Whether a combination of items is tried, given the place of each in its list: every combination in the soaks, half
+ * of them in `npm test`, among them some of each item.
+ */
+export function isTried(...places: readonly number[]): boolean {
+  return progress.isSoak || places.reduce((sum, place) => sum + place) % 2 === 0;
+}
 
 /**
  * uvu's `suite` passes silently where it should not. Here a test fails if it takes longer than
@@ -49,8 +74,9 @@ export function suite<T = uvu.Context>(
     (name: string, body: uvu.Callback<T>): uvu.Callback<T> =>
     (state) => {
       own.started++;
-      progress.onTest(`${title} › ${name}`);
-      return within(timeoutMs * progress.patience, () => body(state));
+      const limitMs = timeoutMs * (progress.isSoak ? PATIENCE_OF_SOAKS : 1);
+      progress.onTest(`${title} › ${name}`, limitMs);
+      return within(limitMs, () => body(state));
     };
 
   const test = (name: string, body: uvu.Callback<T>) => {

@@ -8,7 +8,7 @@ import { RedisLimiter, RedisRateLimiter } from "../../src/redis/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { connect, RemoteClock, type Watched } from "../support/limiter/remote.ts";
 import { redisServer } from "../support/programs/redis-server.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 type Deed =
   | { verb: "advance" | "pause"; micros: number }
@@ -208,8 +208,9 @@ limiters("local and remote limiters give the same answers at the same instants",
       assert.equal(there.answers, here.answers);
     },
   );
-  await fc.assert(property, { numRuns: 500, includeErrorInReport: true });
-  console.log(`  limiters: 500 histories, ${actions} actions`);
+  const numRuns = runs(500);
+  await fc.assert(property, { numRuns, includeErrorInReport: true });
+  console.log(`  limiters: ${numRuns} histories, ${actions} actions`);
 });
 
 limiters.run();

@@ -15,15 +15,15 @@ import type { Answer, StoreReply, StoreRequest } from "../../src/stores/store.ts
 import { TransitionStore } from "../../src/stores/transition-store.ts";
 import { samplesOf, wildPermits } from "../support/algorithms/samples.ts";
 import { redisServer } from "../support/programs/redis-server.ts";
-import { freshUrl } from "../support/redis/server.ts";
+import { freshUrl, sharedRedis } from "../support/redis/server.ts";
 import { describeState } from "../support/stores/describe-state.ts";
 import { MapBackend } from "../support/stores/map-backend.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
-import { suite } from "../support/suite.ts";
+import { progress, runs, suite } from "../support/suite.ts";
 
 /** How many histories are sent before their replies are compared, and how often. */
-const BATCH = 200;
-const BATCHES = Number(process.env.TWINS_BATCHES ?? 3);
+const BATCH = 50;
+const BATCHES = runs(208, 4);
 const REBASE = 2 ** 32;
 const PREFIX = "twins:";
 
@@ -440,7 +440,7 @@ function show({ inForce, answers }: StoreReply): string {
   return `${inForce} | ${texts.join(" ")}`;
 }
 
-const twins = suite("twins", { timeoutMs: 120_000 });
+const twins = suite("twins");
 
 twins.before(async () => {
   await redisServer();
@@ -449,6 +449,11 @@ twins.before(async () => {
 
 twins.after(() => {
   redis.disconnect();
+});
+
+// a twin that never ends would keep all later tests waiting
+twins.after.each(async () => {
+  await (await sharedRedis()).ask("SCRIPT", "KILL").catch(() => {});
 });
 
 function caller(declared: string, ...others: string[]): Caller {
@@ -563,7 +568,7 @@ async function holdsFor(
   arbitrary: fc.Arbitrary<History>,
   copies: number,
 ): Promise<void> {
-  const seed = fc.readConfigureGlobal().seed ?? 1;
+  const { seed } = progress;
   const property = fc.asyncProperty(arbitrary, async (history) => {
     await agree(history);
   });

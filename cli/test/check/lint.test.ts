@@ -3,7 +3,7 @@ import { FakeClock } from "smooth-limiter/testing";
 import { createGateway, fromHeader, readRules } from "smooth-limiter-gateway";
 import * as assert from "uvu/assert";
 import { request } from "../../../gateway/test/support/http/request.ts";
-import { suite } from "../../../test/support/suite.ts";
+import { runs, suite } from "../../../test/support/suite.ts";
 import { lint } from "../../src/check/lint.ts";
 
 const test = suite("lint");
@@ -230,7 +230,7 @@ test("a rule that is reported as never binding refuses and delays no request, wh
       assert.equal(bound, [], JSON.stringify(written));
     }),
     {
-      numRuns: 80,
+      numRuns: runs(80),
       // a request that waits in a line is charged to other rules before it passes
       examples: [
         [

@@ -2,7 +2,7 @@ import { Readable } from "node:stream";
 import { gzipSync } from "node:zlib";
 import * as fc from "fast-check";
 import * as assert from "uvu/assert";
-import { suite } from "../../../test/support/suite.ts";
+import { runs, suite } from "../../../test/support/suite.ts";
 import { InOrder } from "../../src/replay/in-order.ts";
 import { readLines } from "../../src/replay/lines.ts";
 import { LogEntry } from "../../src/replay/log-entry.ts";
@@ -43,7 +43,7 @@ test("lines: the same however the bytes are cut, packed or not", async () => {
       const chunks = edges.slice(1).map((end, i) => bytes.subarray(edges[i], end));
       assert.equal(await linesOf(chunks), lines);
     }),
-    { numRuns: 60 },
+    { numRuns: runs(60) },
   );
 });
 

@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import ipaddr from "ipaddr.js";
 import * as assert from "uvu/assert";
-import { suite } from "../../../test/support/suite.ts";
+import { runs, suite } from "../../../test/support/suite.ts";
 import { exemption } from "../../src/actors/exemption.ts";
 import { fromAddress, fromHeader } from "../../src/index.ts";
 import { request } from "../support/http/request.ts";
@@ -102,7 +102,7 @@ test("a client's own elements do not change what the proxies wrote", async () =>
       assert.is(behind(1, `${forged}, ${v6}`, "forwarded"), "2001:db8:1:0::/56");
       assert.is(behind(1, `${forged},for=198.51.100.3`, "forwarded"), "198.51.100.3");
     }),
-    { numRuns: 500 },
+    { numRuns: runs(500) },
   );
 });
 
@@ -112,7 +112,7 @@ test("any claimed address gives a short key, or none", async () => {
       const key = of(text);
       assert.ok(key === undefined || /^[0-9a-f.:]{3,21}(\/56)?$/.test(key), key);
     }),
-    { numRuns: 500 },
+    { numRuns: runs(500) },
   );
   await fc.assert(fc.property(fc.ipV4(), (text) => assert.is(of(text), text)));
 });
@@ -135,7 +135,7 @@ test("an IPv6 address that is only groups is read as the parser reads it", async
       const isSix = ipaddr.IPv6.isValid(address);
       assert.is(of(address), isSix ? keyOfParsed(ipaddr.process(address)) : undefined, address);
     }),
-    { numRuns: 5000 },
+    { numRuns: runs(5000) },
   );
 });
 

@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import { FakeClock } from "smooth-limiter/testing";
 import { type Item, parseDictionary, parseItem, parseList } from "structured-headers";
 import * as assert from "uvu/assert";
-import { suite } from "../../../test/support/suite.ts";
+import { runs, suite } from "../../../test/support/suite.ts";
 import { refusal } from "../../src/answers/answer.ts";
 import { type Dialect, fieldsOf } from "../../src/answers/fields.ts";
 import {
@@ -256,7 +256,7 @@ test("the fields of every verdict can be parsed, and no retry time is too early"
         }
       },
     ),
-    { numRuns: 60 },
+    { numRuns: runs(60) },
   );
 });
 

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Hono } from "hono";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
-import { suite } from "../../../test/support/suite.ts";
+import { isTried, suite } from "../../../test/support/suite.ts";
 import {
   type Checker,
   type CheckResult,
@@ -114,8 +114,9 @@ function onEach(
   hosts: Readonly<Record<string, Host>>,
   define: (test: ReturnType<typeof suite>, host: Host, make: MakeChecker) => void,
 ): void {
-  for (const [kind, make] of Object.entries(KINDS)) {
-    for (const [name, host] of Object.entries(hosts)) {
+  for (const [k, [kind, make]] of Object.entries(KINDS).entries()) {
+    for (const [h, [name, host]] of Object.entries(hosts).entries()) {
+      if (!isTried(k, h)) continue;
       const test = suite(`${kind}, ${name}`);
       define(test, host, make);
       test.run();

@@ -1,17 +1,15 @@
 import * as assert from "uvu/assert";
-import { suite } from "../../../test/support/suite.ts";
+import { progress, suite } from "../../../test/support/suite.ts";
 import { targetMaker } from "../support/http/target-maker.ts";
 import { openServers, send } from "../support/http/target-servers.ts";
 
 const test = suite("5000 request targets on real servers", { timeoutMs: 900_000 });
 
-/** Depends on the time, so that each run tries other targets. SEED repeats a run. */
-const seed = Number(process.env.SEED ?? Date.now() % 2 ** 32);
+const { seed } = progress;
 const COUNT = 5000;
 const AT_ONCE = 16;
 
 test(`every target that reaches the secret has met its rule, SEED=${seed}`, async () => {
-  console.log(`SEED=${seed}`);
   const servers = await openServers();
   const make = targetMaker(seed);
   const served: Record<string, number> = {};

@@ -25,12 +25,10 @@ const EXAMPLES: Readonly<Record<string, readonly RegExp[]>> = {
   "next-middleware": [/^200 true\n200 true\n429 false\n$/],
 };
 
-for (const [name, expected] of Object.entries(EXAMPLES)) {
-  test(`${name} runs`, async () => {
-    const { stdout } = await run("node", ["--import", "tsx", `gateway/examples/${name}.ts`]);
-    for (const words of expected) assert.match(stdout, words);
-  });
-}
+test("nestjs runs", async () => {
+  const { stdout } = await run("node", ["--import", "tsx", "gateway/examples/nestjs.ts"]);
+  for (const words of EXAMPLES.nestjs ?? []) assert.match(stdout, words);
+});
 
 for (const name of ["worker", "deno", "bun", "next-middleware", "trpc"]) {
   test(`${name} is bundled without a module of Node, and runs`, async () => {

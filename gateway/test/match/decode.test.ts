@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import * as assert from "uvu/assert";
-import { suite } from "../../../test/support/suite.ts";
+import { runs, suite } from "../../../test/support/suite.ts";
 import { decode } from "../../src/match/decode.ts";
 
 const test = suite("percent-decoding");
@@ -13,7 +13,7 @@ test("decodes all valid text as decodeURIComponent does", async () => {
     fc.property(mixed, (parts) => {
       assert.is(decode(parts.join("")), decodeURIComponent(parts.join("")));
     }),
-    { numRuns: 500 },
+    { numRuns: runs(500) },
   );
 });
 

@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import { gcra, tokenBucket } from "smooth-limiter";
 import * as assert from "uvu/assert";
-import { suite } from "../../../test/support/suite.ts";
+import { runs, suite } from "../../../test/support/suite.ts";
 import {
   type ReadOptions,
   type RequestRule,
@@ -538,7 +538,7 @@ test("any text gives rules or a RulesError", async () => {
   );
   await fc.assert(
     fc.property(texts, (text) => void problems(text)),
-    { numRuns: 60 },
+    { numRuns: runs(60) },
   );
 });
 
@@ -550,7 +550,7 @@ test("any JSON gives rules or a RulesError", async () => {
   );
   await fc.assert(
     fc.property(rules, (list) => void problems(JSON.stringify({ url: "/", rules: list }))),
-    { numRuns: 60 },
+    { numRuns: runs(60) },
   );
 });
 

@@ -7,7 +7,7 @@ import {
   readRetryAfterMs,
   type ServerQuota,
 } from "../../../src/adapters/fetch/rate-limit-fields.ts";
-import { suite } from "../../support/suite.ts";
+import { runs, suite } from "../../support/suite.ts";
 
 const test = suite("rate-limit fields");
 
@@ -197,7 +197,7 @@ test("property: reads what an independent library writes", () => {
         all.map(({ name, r, t, q, w }) => [name, r, q, t * 1000, w * 1000]),
       );
     }),
-    { numRuns: 200 },
+    { numRuns: runs(200) },
   );
 });
 
@@ -227,7 +227,7 @@ test("property: never throws, and never returns NaN", () => {
         assert.ok([remaining, limit, resetMs, windowMs].every(good));
       }
     }),
-    { numRuns: 1000 },
+    { numRuns: runs(1000) },
   );
 });
 

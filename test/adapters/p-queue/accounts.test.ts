@@ -4,7 +4,7 @@ import { PacedQueue } from "../../../src/adapters/p-queue/index.ts";
 import { Limiter, tokenBucket } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { later } from "../../support/p-queue/later.ts";
-import { suite } from "../../support/suite.ts";
+import { runs, suite } from "../../support/suite.ts";
 
 // A queue takes exactly the permits of the jobs that it starts, whatever is added, aborted, paused
 // and cleared meanwhile.
@@ -98,7 +98,7 @@ for (const where of ["here", "elsewhere"] as const) {
         await settle();
         assert.equal(limiter.peek(), model.peek());
       }),
-      { numRuns: where === "here" ? 150 : 60 },
+      { numRuns: runs(where === "here" ? 150 : 60) },
     );
   });
 }

@@ -5,7 +5,7 @@ import { PacedQueue } from "../../../src/adapters/p-queue/index.ts";
 import { Limiter, tokenBucket } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { turn } from "../../support/limiter/watch.ts";
-import { suite } from "../../support/suite.ts";
+import { runs, suite } from "../../support/suite.ts";
 
 // Where the limiter never delays a job, a PacedQueue behaves like a PQueue.
 const test = suite("p-queue: as PQueue");
@@ -128,7 +128,7 @@ test("random histories look the same from outside, at once and a turn later", as
         }
       },
     ),
-    { numRuns: 300 },
+    { numRuns: runs(300) },
   );
 });
 

@@ -4,7 +4,7 @@ import { PacedQueue } from "../../../src/adapters/p-queue/index.ts";
 import { fairShares, RateLimiter } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { failure } from "../../support/limiter/watch.ts";
-import { suite } from "../../support/suite.ts";
+import { runs, suite } from "../../support/suite.ts";
 
 const test = suite("PacedQueue, fair");
 
@@ -124,7 +124,7 @@ test("every job starts, whatever joins and leaves", async () => {
       assert.is(order.length, jobs.length);
       assert.is(queue.size, 0);
     }),
-    { numRuns: 30 },
+    { numRuns: runs(30) },
   );
 });
 

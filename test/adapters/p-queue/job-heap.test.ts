@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import * as assert from "uvu/assert";
 import { JobHeap } from "../../../src/adapters/p-queue/job-heap.ts";
 import { cpuMs } from "../../support/cpu.ts";
-import { suite } from "../../support/suite.ts";
+import { runs, suite } from "../../support/suite.ts";
 
 const test = suite("p-queue: waiting jobs");
 
@@ -122,7 +122,7 @@ test("random histories agree with a sorted list", async () => {
       while (list.length > 0) assert.is(heap.take()?.options.id, list.shift()?.id);
       assert.is(heap.take(), undefined);
     }),
-    { numRuns: 300 },
+    { numRuns: runs(300) },
   );
 });
 

@@ -1,6 +1,7 @@
 import { createHash, randomFillSync } from "node:crypto";
 import fc from "fast-check";
 import * as assert from "uvu/assert";
+import { algorithms } from "../../../src/algorithms/index.ts";
 import {
   diagnostics,
   fixedWindow,
@@ -10,6 +11,7 @@ import {
   leakyBucket,
   PermitsExceedCapacityError,
   type Policies,
+  type Policy,
   QueueFullError,
   RateLimiter,
   slidingLog,
@@ -21,7 +23,7 @@ import {
 import { FakeClock } from "../../../src/testing/index.ts";
 import { failure, watch } from "../../support/limiter/watch.ts";
 import { chunksOf, counted, elsewhere, endless, forms } from "../../support/streams/forms.ts";
-import { suite } from "../../support/suite.ts";
+import { runs, suite } from "../../support/suite.ts";
 
 const MIB = 2 ** 20;
 const KIB = 1024;
@@ -550,10 +552,16 @@ for (const [form, pass] of Object.entries(forms)) {
   });
 
   // each with what it grants in an instant, and whether it lends permits to the last request
-  const bounds: [name: string, policies: Policies, burst: number, lends: 0 | 1][] = [
+  const bounds: [name: string, policy: Policy, burst: number, lends: 0 | 1][] = [
     ["bursty", smoothBursty({ permitsPerSecond: 1000 }), 1000, 1],
     ["warming up", smoothWarmingUp({ permitsPerSecond: 1000, warmupMs: 100 }), 0, 1],
     ["bucket", tokenBucket({ capacity: 30, refill: 1, everyMs: 1 }), 30, 0],
+    [
+      "stepped bucket",
+      tokenBucket({ capacity: 30, refill: 10, everyMs: 10, stepped: true }),
+      40,
+      0,
+    ],
     ["policyStates", gcra({ limit: 1000, periodMs: 1000, burst: 29 }), 30, 0],
     ["leaky", leakyBucket({ permitsPerSecond: 1000, capacity: 1e6, nodelay: 30 }), 31, 1],
     ["window", fixedWindow({ limit: 100, windowMs: 100 }), 200, 0],
@@ -561,7 +569,15 @@ for (const [form, pass] of Object.entries(forms)) {
     ["sliding window", slidingWindow({ limit: 100, windowMs: 100 }), 200, 0],
   ];
 
-  for (const [name, policies, burst, lends] of bounds) {
+  test("every registered algorithm has a bound", () => {
+    const bounded = new Set(bounds.map(([, { algorithm }]) => algorithm));
+    assert.equal(
+      algorithms.filter((algorithm) => !bounded.has(algorithm)).map(({ name }) => name),
+      [],
+    );
+  });
+
+  for (const [name, policy, burst, lends] of bounds) {
     test(`the bytes, the bound and the pieces hold for any chunks: ${name}`, async () => {
       const chunk = fc.integer({ min: 0, max: 300 });
       const idle = fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 80 }));
@@ -571,7 +587,7 @@ for (const [form, pass] of Object.entries(forms)) {
           fc.integer({ min: 1, max: 100 }),
           async (chunks, pieceMs) => {
             const clock = new FakeClock();
-            const limiter = Limiter.create(policies, { clock });
+            const limiter = Limiter.create(policy, { clock });
             const given: number[] = [];
             const came: number[] = [];
             const pieces: Piece[] = [];
@@ -606,7 +622,7 @@ for (const [form, pass] of Object.entries(forms)) {
             }
           },
         ),
-        { numRuns: 5 },
+        { numRuns: runs(5) },
       );
     });
   }

@@ -4,7 +4,7 @@ import { type GcraPolicy, gcra, gcraAlgorithm } from "../../../src/algorithms/gc
 import { algorithms, readPolicies, writePolicies } from "../../../src/algorithms/index.ts";
 import { Limiter, PermitsExceedCapacityError } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { suite } from "../../support/suite.ts";
+import { runs, suite } from "../../support/suite.ts";
 import { aRate, aSize, bucketSuite, play, type Row, SECOND } from "../bucket.suite.ts";
 
 const policyStates = (limit: number, burst?: number, periodMs = 1000) =>
@@ -213,7 +213,7 @@ ends("a debt so large that the level loses its last digits still gives an exact 
     assert.is(gcraAlgorithm.earliest(slow, state, promised, 1), promised);
     assert.ok(gcraAlgorithm.earliest(slow, state, promised - 1, 1) > promised - 1);
   });
-  void fc.assert(property, { numRuns: 2000 });
+  void fc.assert(property, { numRuns: runs(2000) });
 });
 
 ends.run();

@@ -10,7 +10,7 @@ import { Limiter, PermitsExceedCapacityError } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { begin, play, type Row, SECOND } from "../../support/algorithms/play.ts";
 import { instants, watch } from "../../support/limiter/watch.ts";
-import { suite } from "../../support/suite.ts";
+import { runs, suite } from "../../support/suite.ts";
 
 function log(limit: number, seconds: number): SlidingLogPolicy {
   return slidingLog({ limit, windowMs: seconds * 1000 });
@@ -145,7 +145,7 @@ memory("the limit bounds the number of entries, however many requests come", () 
       }
     },
   );
-  fc.assert(drops, { numRuns: 300 });
+  fc.assert(drops, { numRuns: runs(300) });
 });
 
 memory("entries are dropped as soon as they are half, and counted from 0 again", () => {
@@ -206,7 +206,7 @@ memory("the search finds its place among entries of all sizes", () => {
       left += size;
     }
   });
-  fc.assert(finds, { numRuns: 200 });
+  fc.assert(finds, { numRuns: runs(200) });
 });
 
 memory.run();

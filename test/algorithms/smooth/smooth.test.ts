@@ -8,7 +8,7 @@ import {
   smoothBursty,
   smoothWarmingUp,
 } from "../../../src/algorithms/smooth/smooth.ts";
-import { suite } from "../../support/suite.ts";
+import { runs, suite } from "../../support/suite.ts";
 
 const SECOND = 1_000_000;
 
@@ -84,7 +84,7 @@ const aPast = fc
 type Past = typeof aPast extends fc.Arbitrary<infer P> ? P : never;
 
 function law<Ts>(property: fc.IProperty<Ts>, options?: fc.Parameters<Ts>): void {
-  void fc.assert(property, { numRuns: 500, ...options });
+  void fc.assert(property, { numRuns: runs(500), ...options });
 }
 
 /** The same policy, shown in a counterexample by how it was made. */
@@ -356,7 +356,7 @@ numbers("the price is the area under the line", () => {
       const paid = permits > 0 ? cost(policy, stored, permits) : 0;
       assert.ok(Math.abs(paid - area) <= 1e-6 * area + 1e-9, `paid ${paid}, area ${area}`);
     }),
-    { numRuns: 50 },
+    { numRuns: runs(50) },
   );
 });
 

@@ -12,7 +12,7 @@ import { allOf, fairShares, RateLimiter } from "../../../src/index.ts";
 import { FIFO } from "../../../src/queue/order.ts";
 import { HandLeaseStore, settled } from "../../support/limiter/lease-store.ts";
 import { failure } from "../../support/limiter/watch.ts";
-import { suite } from "../../support/suite.ts";
+import { runs, suite } from "../../support/suite.ts";
 
 const test = suite("fair concurrency limiters on a store");
 let clock: FakeTimers.Clock;
@@ -242,7 +242,7 @@ test("a new caller of another process waits for at most 1 + free + released call
         await drain();
       },
     ),
-    { numRuns: 60 },
+    { numRuns: runs(60) },
   );
 });
 

@@ -12,6 +12,7 @@ import { Breaker } from "../../../src/stores/breaker.ts";
 import { bothOrders } from "../../support/limiter/both-orders.ts";
 import { HandLeaseStore, settled } from "../../support/limiter/lease-store.ts";
 import { failure } from "../../support/limiter/watch.ts";
+import { runs } from "../../support/suite.ts";
 
 /** The callbacks of a breaker listener that do nothing in these tests. */
 const QUIET = { isIdle: true, isPermanent: () => false, found: () => {}, forgotten: () => {} };
@@ -664,7 +665,7 @@ test("random outages: every caller is answered, no place leaks, and the formula 
         assert.is(clock.countTimers(), 0);
       },
     ),
-    { numRuns: Number(process.env.RUNS ?? 100) },
+    { numRuns: runs(100) },
   );
 });
 
@@ -728,7 +729,7 @@ test("an outage that all processes notice: at most limit + max(limit, N) leases,
       await limiters[0]?.peek();
       assert.equal([store.leases.size, store.tickets.size], [0, 0]);
     }),
-    { numRuns: Number(process.env.RUNS ?? 40), endOnFailure: true },
+    { numRuns: runs(40), endOnFailure: true },
   );
   // more leases than the limit were held: the bound is reached
   assert.ok(highest > 1);

@@ -12,6 +12,7 @@ import {
 import { bothOrders } from "../../support/limiter/both-orders.ts";
 import { HandLeaseStore, settled } from "../../support/limiter/lease-store.ts";
 import { failure } from "../../support/limiter/watch.ts";
+import { runs } from "../../support/suite.ts";
 
 const orders = bothOrders("remote concurrency");
 const { test, fifo } = orders;
@@ -899,7 +900,7 @@ test("random histories with faults: the limit holds, every caller is answered, n
       for (const { active, waiting } of limiters) assert.equal([active, waiting], [0, 0]);
       assert.is(clock.countTimers(), 0);
     }),
-    { numRuns: Number(process.env.RUNS ?? 300) },
+    { numRuns: runs(300) },
   );
 });
 

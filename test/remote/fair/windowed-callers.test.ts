@@ -11,7 +11,7 @@ import {
 import { StoreLimiter, type StoreLimiterOptions } from "../../../src/store.ts";
 import { FakeClock, memoryStore } from "../../../src/testing/index.ts";
 import { turn } from "../../support/limiter/watch.ts";
-import { suite } from "../../support/suite.ts";
+import { runs, suite } from "../../support/suite.ts";
 
 const paced = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond, burstSeconds: 0 });
 
@@ -75,7 +75,7 @@ across("a new caller waits for at most the windows of the other processes", asyn
       assert.ok(ahead <= bound, `${ahead} of ${bound}`);
       await end(world);
     }),
-    { numRuns: 60 },
+    { numRuns: runs(60) },
   );
 });
 

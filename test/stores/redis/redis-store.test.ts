@@ -32,10 +32,10 @@ import {
 import { describeState } from "../../support/stores/describe-state.ts";
 import { MapBackend } from "../../support/stores/map-backend.ts";
 import { twinsOf } from "../../support/stores/twins-of.ts";
-import { suite } from "../../support/suite.ts";
+import { runs, suite } from "../../support/suite.ts";
 
 const HOUR_MS = 3_600_000;
-const RUNS = Number(process.env.RUNS ?? 120);
+const RUNS = runs(120);
 
 let redis: Redis;
 let url: string;

@@ -5,7 +5,6 @@ import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, type Metafile } from "esbuild";
 import * as assert from "uvu/assert";
-import { VERSION } from "../../src/ground/copies.ts";
 import { suite } from "../support/suite.ts";
 
 // The packages as users install them: built and packed from a copy of the project, so that the
@@ -121,59 +120,7 @@ for (const name of names) {
     );
     assert.equal(strangers, []);
   });
-
-  test(`the links between the pages of ${name} lead to files that are installed`, () => {
-    const pages = packed[name].filter((path) => path.endsWith(".md"));
-    assert.ok(pages.includes("README.md"));
-    const broken = pages.flatMap((page) => {
-      const text = fs.readFileSync(join(folders[name], page), "utf8");
-      return [...text.matchAll(/\]\((?!https?:|#)([^)#]+)/g)]
-        .map(([, to = ""]) => join(dirname(page), to))
-        .filter((to) => !packed[name].some((path) => path === to || path.startsWith(`${to}/`)))
-        .map((to) => `${page}: ${to}`);
-    });
-    assert.equal(broken, []);
-  });
 }
-
-test("the examples in smooth-limiter import only the package and modules of Node", () => {
-  const examples = packed["smooth-limiter"].filter((path) => path.startsWith("examples/"));
-  assert.ok(examples.length > 0);
-  const imports = examples.flatMap((path) =>
-    [...fs.readFileSync(path, "utf8").matchAll(/ from "([^"]+)"/g)].map(([, from = ""]) => from),
-  );
-  assert.equal(
-    imports.filter((from) => !/^(node:|smooth-limiter)/.test(from)),
-    [],
-  );
-});
-
-test("pages contain no marks of a merge conflict", () => {
-  const marked = names.flatMap((name) => {
-    const pages = packed[name].map((path) => join(folders[name], path));
-    return pages.filter(
-      (path) => path.endsWith(".md") && /^[<>]{7} /m.test(fs.readFileSync(path, "utf8")),
-    );
-  });
-  assert.equal(marked, []);
-});
-
-test("the files of the repository that pages name exist", () => {
-  const missing = names.flatMap((name) => {
-    const pages = packed[name].filter((path) => path.endsWith(".md") && path !== "CHANGELOG.md");
-    return pages.flatMap((page) => {
-      const text = fs.readFileSync(join(folders[name], page), "utf8");
-      const named = text.matchAll(
-        /`((?:gateway\/|cli\/)?(?:bench|examples|src|scripts|test)\/[^` ]+)`/g,
-      );
-      return [...named]
-        .map(([, file = ""]) => file)
-        .filter((file) => !/[*<]/.test(file) && !fs.existsSync(file))
-        .map((file) => `${page}: ${file}`);
-    });
-  });
-  assert.equal(missing, []);
-});
 
 test("smooth-limiter has no dependencies: an install is one package", () => {
   assert.is(manifest("smooth-limiter").dependencies, undefined);
@@ -187,21 +134,6 @@ test("smooth-limiter has no dependencies: an install is one package", () => {
 test("smooth-limiter takes at most 1.3 MB on disk, docs and source maps included", () => {
   assert.ok(installedBytes > 0 && installedBytes <= 1.3e6, `${installedBytes} bytes`);
 });
-
-for (const name of ["smooth-limiter-gateway", "smooth-limiter-cli"] as const) {
-  test(`${name} installs no client, and the packages of this project in its own version`, () => {
-    const { dependencies, peerDependencies } = manifest(name);
-    const clients = ["ioredis", "iovalkey", "redis", "express", "fastify", "koa", "hono"];
-    assert.equal(
-      Object.keys(dependencies).filter((each) => clients.includes(each)),
-      [],
-    );
-    const all = { ...peerDependencies, ...dependencies };
-    const ours = names.filter((each) => all[each] !== undefined);
-    assert.ok(ours.includes("smooth-limiter"));
-    for (const each of ours) assert.is(all[each], `^${manifest(each).version}`);
-  });
-}
 
 for (const name of names) {
   test(`${name} contains no code of another package`, () => {
@@ -219,18 +151,6 @@ for (const name of names) {
     );
   });
 }
-
-test("the gateway uses its user's smooth-limiter; what only the command line needs is not installed with it", () => {
-  const { bin, dependencies } = manifest("smooth-limiter-gateway");
-  assert.is(bin, undefined);
-  assert.equal(Object.keys(dependencies).sort(), [
-    "@noble/hashes",
-    "chokidar",
-    "ipaddr.js",
-    "js-yaml",
-    "zod",
-  ]);
-});
 
 /** Bundles for a platform without modules of its own. Returns what esbuild says about the files. */
 async function bundle(code: string): Promise<Metafile> {
@@ -382,11 +302,6 @@ test("classes have their own names in both builds", () => {
     renamed.filter((name) => name !== null),
     [],
   );
-});
-
-test("copies of the package recognize each other by the version in package.json", () => {
-  const { version } = JSON.parse(fs.readFileSync("package.json", "utf8"));
-  assert.equal(VERSION, version);
 });
 
 test("npx smooth-limiter runs where smooth-limiter-cli is installed", () => {
