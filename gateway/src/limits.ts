@@ -158,8 +158,7 @@ export class Limits {
       if (!(limiters instanceof KeyedLimiter)) {
         return { ...allowance, limiters: create(policy, "", keptAt) };
       }
-      // biome-ignore lint/nursery/noFloatingPromises: in this process an update is done at once
-      limiters.update(policy);
+      void limiters.update(policy);
       return { ...allowance, limiters };
     };
     const isKept = kin?.policies.rule.limitKey === limitKey;
