@@ -34,8 +34,9 @@ const DECLARATION =
   /^(?:\/\*\*(?:(?!\*\/).)*\*\/\n)?(?:declare |abstract )*(?:class|interface|type|function|const|let) (\w+).*?\n(?=\/|[a-z]|$(?!\n))/gms;
 const COMMENT = /^ *\/\*\*(?:(?!\*\/).)*\*\/\n/gms;
 
-/** A generated constant that uses no other constant. */
-const CONSTANT = /^export const (\w+) = (".*?"|\{\s+0: .*?\});$/gms;
+/** A generated script, or an algorithm's twin, which has a script. */
+const CONSTANT = /^export const (\w+)(?:: LuaTwin)? = (".*?"|\{.*?^\});$/gms;
+const SCRIPT_OF_TWIN = /(?<=^ {2}lua: )\w+/m;
 
 /** What stands in both builds for the path of a file in dist. */
 const SHARED = /\bdist:(lua\/\w+\.cjs)/g;
@@ -70,7 +71,8 @@ const sharedConstants: Plugin = {
     if (!file.endsWith(".gen.ts")) return;
     const imports = code.replace(CONSTANT, (_, name: string, value: string) => {
       // CommonJS, which ES modules can import too
-      write(`dist/lua/${name}.cjs`, `module.exports = ${value};\n`);
+      const constant = value.replace(SCRIPT_OF_TWIN, 'require("./$&.cjs")');
+      write(`dist/lua/${name}.cjs`, `module.exports = ${constant};\n`);
       return `import ${name} from "dist:lua/${name}.cjs";\nexport { ${name} };`;
     });
     return { code: imports, map: { mappings: "" } };

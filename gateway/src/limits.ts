@@ -158,7 +158,7 @@ export class Limits {
       if (!(limiters instanceof KeyedLimiter)) {
         return { ...allowance, limiters: create(policy, "", keptAt) };
       }
-      limiters.update(policy);
+      void limiters.update(policy);
       return { ...allowance, limiters };
     };
     const isKept = kin?.policies.rule.limitKey === limitKey;
