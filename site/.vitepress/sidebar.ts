@@ -75,7 +75,15 @@ const GROUPS: Readonly<
     ["docs/from-go-rate", "Go's x/time/rate"],
     ["docs/other-ecosystems", "lua-resty, redis-cell"],
   ],
-  "The project": ["README", "CHANGELOG", "CONTRIBUTING", "ARCHITECTURE", "SECURITY"],
+  "The project": [
+    "README",
+    ["CHANGELOG", "Changelog"],
+    ["gateway/CHANGELOG", "Changelog of the gateway"],
+    ["cli/CHANGELOG", "Changelog of the command line"],
+    "CONTRIBUTING",
+    "ARCHITECTURE",
+    "SECURITY",
+  ],
 };
 
 const FOLDERS = ["", "docs", "gateway", "gateway/docs", "cli", "cli/docs", "examples", "bench"];
