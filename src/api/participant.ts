@@ -74,11 +74,11 @@ export class ScatteredError extends LimiterError {
   }
 }
 
-/** Asks limiters that can be asked in one atomic step. Answers are in the order of the parts. */
+/** Asks limiters that can be asked in one atomic step. Answers are in the order of the subrequests. */
 export interface AtomicStep {
-  look(parts: readonly Subrequest[], terms: StepOptions): MaybePromise<readonly Check[]>;
+  check(subrequests: readonly Subrequest[], options: StepOptions): MaybePromise<readonly Check[]>;
   /** Takes from all that pass; takes from none if one that is not optional refuses. */
-  take(parts: readonly Subrequest[], terms: StepOptions): MaybePromise<readonly Check[]>;
+  take(subrequests: readonly Subrequest[], options: StepOptions): MaybePromise<readonly Check[]>;
 }
 
 export interface Participant {
@@ -88,7 +88,7 @@ export interface Participant {
   /** Called with a request that is made now. Absent: the steps alone decide. See `combine/fair.ts`. */
   readonly enter?: Entrance | undefined;
   /** Reports a refusal for which this limiter is a reason. */
-  refused(permits: Permits, look: Check): void;
+  refused(permits: Permits, check: Check): void;
 }
 
 export type Entrance = (permits: Permits) => OrderedRequest;
@@ -106,7 +106,7 @@ export interface OrderedRequest {
 /** The participant of a rate limiter. */
 export interface RateParticipant extends Participant {
   /** The error of a request that may not wait either: the queue is full, or the limit is 0. */
-  full(permits: Permits, look: Check): Error;
+  full(permits: Permits, check: Check): Error;
 }
 
 /** The participant of a concurrency limiter. */
@@ -178,8 +178,8 @@ export function participantOf(limiter: Limiter | Combinable | BoundLimiter): Rat
 }
 
 /** Counts and publishes a refusal, as the limiter's own verbs do. */
-export function reportRefusal(callStats: CallStats, amount: Amount, look: Check): void {
-  const { decision, isFull, error } = look;
+export function reportRefusal(callStats: CallStats, amount: Amount, check: Check): void {
+  const { decision, isFull, error } = check;
   if (error instanceof TooManyKeysError) callStats.refused(amount, "too-many-keys");
   else callStats.refused(amount, isFull ? "queue-full" : "too-long", () => decision);
 }
@@ -214,32 +214,32 @@ export interface LocalAsked {
 
 /** A participant that can be asked and charged at once. */
 export interface Takeable {
-  look(permits: Permits, longestMs: number, share?: ShareOptions): Check;
+  check(permits: Permits, longestMs: number, share?: ShareOptions): Check;
   take(permits: Permits, longestMs: number, share?: ShareOptions): Check;
 }
 
 /** A part of a request to limiters in this process. */
 type LocalSubrequest = Omit<Subrequest, "participant"> & { readonly participant: Takeable };
 
-export function checkAtOnce(parts: readonly LocalSubrequest[]): readonly Check[] {
-  return parts.map(({ participant, permits, longestMs, share }) => {
-    return participant.look(permits, longestMs, share);
+export function checkAtOnce(subrequests: readonly LocalSubrequest[]): readonly Check[] {
+  return subrequests.map(({ participant, permits, longestMs, share }) => {
+    return participant.check(permits, longestMs, share);
   });
 }
 
 /** Looks at all at one instant, then takes from all. No other code runs in between. */
-export function takeAtOnce(parts: readonly LocalSubrequest[]): readonly Check[] {
-  const checks = checkAtOnce(parts);
-  const passes = parts.every(({ isOptional }, i) => isOptional || checks[i]?.passes === true);
+export function takeAtOnce(subrequests: readonly LocalSubrequest[]): readonly Check[] {
+  const checks = checkAtOnce(subrequests);
+  const passes = subrequests.every(({ isOptional }, i) => isOptional || checks[i]?.passes === true);
   if (!passes) return checks;
   const answers: Check[] = [];
-  for (const [i, { participant, permits, longestMs, isOptional, share }] of parts.entries()) {
+  for (const [i, { participant, permits, longestMs, isOptional, share }] of subrequests.entries()) {
     const before = checks[i] as Check;
     const answer = before.passes ? participant.take(permits, longestMs, share) : before;
     // the same limiter occurs twice, or a key table is full
     if (!answer.passes && !isOptional) {
       for (const { taken } of answers.toReversed()) void taken?.undo();
-      return checks.map((look, j) => (j === i ? answer : look));
+      return checks.map((check, j) => (j === i ? answer : check));
     }
     answers.push(answer);
   }
@@ -247,8 +247,8 @@ export function takeAtOnce(parts: readonly LocalSubrequest[]): readonly Check[] 
 }
 
 export const localStep: AtomicStep = /* @__PURE__ */ oncePerProcess("local steps", () => ({
-  look: (parts) => checkAtOnce(parts as readonly Subrequest<LocalParticipant>[]),
-  take: (parts) => takeAtOnce(parts as readonly Subrequest<LocalParticipant>[]),
+  check: (subrequests) => checkAtOnce(subrequests as readonly Subrequest<LocalParticipant>[]),
+  take: (subrequests) => takeAtOnce(subrequests as readonly Subrequest<LocalParticipant>[]),
 }));
 
 /** The verbs of a limiter that answers at once. */
@@ -265,7 +265,7 @@ export class LocalTaker implements Takeable {
     this.#decide = decide;
   }
 
-  look(permits: Permits, longestMs: number): Check {
+  check(permits: Permits, longestMs: number): Check {
     return checkWithin(this.#limiter.peek(permits), longestMs);
   }
 
@@ -277,7 +277,7 @@ export class LocalTaker implements Takeable {
         if (!decision.allowed) return { decision, passes: false };
         return { decision, passes: true, taken: { undo: () => limiter.refund(permits) } };
       }
-      const before = this.look(permits, longestMs);
+      const before = this.check(permits, longestMs);
       if (!before.passes) return before;
       return booked(limiter.reserve(permits), limiter.peek(permits));
     } catch (error) {
@@ -296,8 +296,8 @@ export class LocalParticipant extends LocalTaker implements RateParticipant {
     this.#asked = asked;
   }
 
-  refused(permits: Permits, look: Check): void {
-    reportRefusal(this.#asked.callStats(), this.#asked.amount(permits), look);
+  refused(permits: Permits, check: Check): void {
+    reportRefusal(this.#asked.callStats(), this.#asked.amount(permits), check);
   }
 
   full(permits: Permits): Error {
@@ -323,8 +323,8 @@ export class ForeignParticipant implements RateParticipant {
   constructor(limiter: Foreign, enter?: Entrance) {
     this.enter = enter;
     this.steps = {
-      look: (parts) => eachOf(parts, (part) => checkOne(limiter, part)),
-      take: (parts) => eachOf(parts, (part) => takeFrom(limiter, part)),
+      check: (subrequests) => eachOf(subrequests, (subrequest) => checkOne(limiter, subrequest)),
+      take: (subrequests) => eachOf(subrequests, (subrequest) => takeFrom(limiter, subrequest)),
     };
   }
 
@@ -337,10 +337,10 @@ export class ForeignParticipant implements RateParticipant {
 
 /** Every such limiter has steps of its own, so there is exactly one part. */
 function eachOf(
-  parts: readonly Subrequest[],
-  ask: (part: Subrequest) => MaybePromise<Check>,
+  subrequests: readonly Subrequest[],
+  ask: (subrequest: Subrequest) => MaybePromise<Check>,
 ): MaybePromise<readonly Check[]> {
-  return chain(ask(parts[0] as Subrequest), (look) => [look]);
+  return chain(ask(subrequests[0] as Subrequest), (check) => [check]);
 }
 
 function checkOne(limiter: Foreign, { permits, longestMs }: Subrequest): MaybePromise<Check> {
@@ -349,8 +349,8 @@ function checkOne(limiter: Foreign, { permits, longestMs }: Subrequest): MaybePr
   });
 }
 
-function takeFrom(limiter: Foreign, part: Subrequest): MaybePromise<Check> {
-  const { permits, longestMs } = part;
+function takeFrom(limiter: Foreign, subrequest: Subrequest): MaybePromise<Check> {
+  const { permits, longestMs } = subrequest;
   if (longestMs === 0) {
     return chain(limiter.decide(permits), (decision) => {
       if (!decision.allowed) return { decision, passes: false };
@@ -358,8 +358,8 @@ function takeFrom(limiter: Foreign, part: Subrequest): MaybePromise<Check> {
     });
   }
   return chain(limiter.peek(permits), (before) => {
-    const look = checkWithin(before, longestMs);
-    if (!look.passes) return look;
+    const check = checkWithin(before, longestMs);
+    if (!check.passes) return check;
     return chain(limiter.reserve(permits), (reservation) => {
       if (reservation.waitMs <= longestMs) return booked(reservation, before);
       return chain(reservation.undo(), () => ({ decision: before, passes: false }));

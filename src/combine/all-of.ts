@@ -34,7 +34,7 @@ import { all, chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { Permits } from "../ground/permits.ts";
 import {
   binds,
-  lookTogether,
+  checkTogether,
   reportRefusal,
   type Together,
   takeTogether,
@@ -50,10 +50,10 @@ import {
 } from "./with-slots.ts";
 
 /** A concurrency limiter, in this process or on Redis. */
-export interface LocalPlaces extends Places {
+export interface LocalSlotLimiter extends SlotLimiter {
   tryAcquire(slots?: number): Disposable | undefined;
 }
-export interface Places {
+export interface SlotLimiter {
   tryAcquire(slots?: number): unknown;
   [asParticipant](): ConcurrencyParticipant;
 }
@@ -82,11 +82,13 @@ export interface Places {
 export function allOf(...limiters: readonly LocalLimiter[]): LocalLimiter;
 export function allOf(...limiters: readonly Limiter[]): Limiter;
 export function allOf(
-  ...limiters: readonly (LocalLimiter | LocalPlaces | LocalLeasingLimiter)[]
+  ...limiters: readonly (LocalLimiter | LocalSlotLimiter | LocalLeasingLimiter)[]
 ): LocalLeasingLimiter;
-export function allOf(...limiters: readonly (Limiter | Places | LeasingLimiter)[]): LeasingLimiter;
 export function allOf(
-  ...limiters: readonly (Limiter | Places | LocalLeasingLimiter | LeasingLimiter)[]
+  ...limiters: readonly (Limiter | SlotLimiter | LeasingLimiter)[]
+): LeasingLimiter;
+export function allOf(
+  ...limiters: readonly (Limiter | SlotLimiter | LocalLeasingLimiter | LeasingLimiter)[]
 ): Limiter | LocalLeasingLimiter | LeasingLimiter {
   const rates: RateEntry[] = [];
   const slotsLimiters: ConcurrencyParticipant[] = [];
@@ -115,7 +117,7 @@ function isRate(limiter: unknown): limiter is Limiter {
   return typeof (limiter as Partial<Limiter> | null)?.reserve === "function";
 }
 
-function isSlots(limiter: unknown): limiter is Places {
+function isSlots(limiter: unknown): limiter is SlotLimiter {
   return typeof limiter === "object" && limiter !== null && asParticipant in limiter;
 }
 
@@ -166,9 +168,9 @@ class AllOf implements Limiter, Combination {
     checkShareOptions(options);
     return chain(this.#take(permits, Infinity, options), ({ passes, checks }) => {
       if (passes) return new AllReserved(permits, checks as readonly Check[]);
-      const failed = checks.findIndex((look) => look?.passes === false);
-      const look = checks[failed] as Check;
-      throw look.error ?? (this.entries[failed] as RateEntry).participant.full(permits, look);
+      const failed = checks.findIndex((check) => check?.passes === false);
+      const check = checks[failed] as Check;
+      throw check.error ?? (this.entries[failed] as RateEntry).participant.full(permits, check);
     });
   }
 
@@ -181,8 +183,8 @@ class AllOf implements Limiter, Combination {
 
   peek(permits: Permits = 1, options?: ShareOptions): MaybePromise<Decision> {
     checkShareOptions(options);
-    const parts = subrequestsOf(entriesOf(this.entries, options), permits, 0);
-    return chain(lookTogether(parts), ({ checks }) => merge(checks));
+    const subrequests = subrequestsOf(entriesOf(this.entries, options), permits, 0);
+    return chain(checkTogether(subrequests), ({ checks }) => merge(checks));
   }
 
   charge(permits: Permits): MaybePromise<void> {
@@ -209,11 +211,11 @@ class AllOf implements Limiter, Combination {
     permits: Permits,
     longestMs: number,
     options: ShareOptions | undefined,
-    terms = {},
+    stepOptions = {},
   ): MaybePromise<Together> {
-    const parts = subrequestsOf(entriesOf(this.entries, options), permits, longestMs);
-    return chain(takeTogether(parts, terms), (together) => {
-      if (!together.passes) reportRefusal(parts, together);
+    const subrequests = subrequestsOf(entriesOf(this.entries, options), permits, longestMs);
+    return chain(takeTogether(subrequests, stepOptions), (together) => {
+      if (!together.passes) reportRefusal(subrequests, together);
       return together;
     });
   }
@@ -270,10 +272,10 @@ class AllReserved implements Reservation {
 /** Merges the decisions into one. The limiter with the longest wait gives the headline numbers. */
 function merge(checks: readonly (Check | undefined)[]): Decision {
   const policies: Record<string, PolicyStatus> = {};
-  const named = checks.flatMap((look, i) => {
+  const named = checks.flatMap((check, i) => {
     // its store is away, and another limiter refuses
-    if (look === undefined) return [];
-    const { decision } = look;
+    if (check === undefined) return [];
+    const { decision } = check;
     const nameOf = (name: string) => (Object.hasOwn(policies, name) ? `${name}#${i + 1}` : name);
     const renamed = Object.entries(decision.policies).map(
       ([name, status]) => [nameOf(name), status] as const,

@@ -35,17 +35,17 @@ import { askInOrder } from "./fair.ts";
 
 export interface Together {
   /**
-   * All parts that are not optional let the request pass; after a take, all that pass were charged.
+   * All subrequests that are not optional let the request pass; after a take, all that pass were charged.
    */
   readonly passes: boolean;
-  /** In the order of the parts; undefined for an optional part that could not be asked. */
+  /** In the order of the subrequests; undefined for an optional subrequest that could not be asked. */
   readonly checks: readonly (Check | undefined)[];
 }
 
 interface Group {
   readonly steps: AtomicStep;
   readonly slot: string;
-  readonly parts: Subrequest[];
+  readonly subrequests: Subrequest[];
   /** The index of each part in the whole request. */
   readonly at: number[];
 }
@@ -57,31 +57,31 @@ interface CheckAnswer {
   readonly error?: unknown;
 }
 
-const NO_TERMS: StepOptions = {};
+const NO_OPTIONS: StepOptions = {};
 
 /** Takes from all limiters, or from none. */
 export function takeTogether(
-  parts: readonly Subrequest[],
-  terms = NO_TERMS,
+  subrequests: readonly Subrequest[],
+  options = NO_OPTIONS,
 ): MaybePromise<Together> {
-  return withGroups(parts, (groups) => takeGroups(parts, groups, terms));
+  return withGroups(subrequests, (groups) => takeGroups(subrequests, groups, options));
 }
 
 /** Returns what `takeTogether` would return, without taking anything. */
-export function lookTogether(
-  parts: readonly Subrequest[],
-  terms = NO_TERMS,
+export function checkTogether(
+  subrequests: readonly Subrequest[],
+  options = NO_OPTIONS,
 ): MaybePromise<Together> {
-  return withGroups(parts, (groups) =>
-    chain(askAll("look", groups, terms), (answers) => conclude(parts, answers)),
+  return withGroups(subrequests, (groups) =>
+    chain(askAll("check", groups, options), (answers) => conclude(subrequests, answers)),
   );
 }
 
 /** Counts and publishes the refusal for each limiter that is a reason for it. */
-export function reportRefusal(parts: readonly Subrequest[], { checks }: Together): void {
-  parts.forEach(({ participant, permits, isOptional }, i) => {
-    const look = checks[i];
-    if (!isOptional && look?.passes === false) participant.refused(permits, look);
+export function reportRefusal(subrequests: readonly Subrequest[], { checks }: Together): void {
+  subrequests.forEach(({ participant, permits, isOptional }, i) => {
+    const check = checks[i];
+    if (!isOptional && check?.passes === false) participant.refused(permits, check);
   });
 }
 
@@ -89,8 +89,8 @@ export function reportRefusal(parts: readonly Subrequest[], { checks }: Together
 export function undoAll(
   checks: readonly (Pick<Check, "taken"> | undefined)[],
 ): MaybePromise<unknown> {
-  const undone = checks.toReversed().map((look) => {
-    const taken = look?.taken;
+  const undone = checks.toReversed().map((check) => {
+    const taken = check?.taken;
     return taken === undefined ? undefined : settled(() => taken.undo());
   });
   return all(undone);
@@ -98,58 +98,58 @@ export function undoAll(
 
 /** Forms smaller groups and asks again if the participants turn out to be in several slots. */
 function withGroups(
-  parts: readonly Subrequest[],
+  subrequests: readonly Subrequest[],
   ask: (groups: readonly Group[]) => MaybePromise<Together>,
 ): MaybePromise<Together> {
-  const together = ask(groupsOf(parts));
+  const together = ask(groupsOf(subrequests));
   if (!(together instanceof Promise)) return together;
   return together.catch((error: unknown) => {
-    if (error instanceof ScatteredError) return ask(groupsOf(parts));
+    if (error instanceof ScatteredError) return ask(groupsOf(subrequests));
     throw error;
   });
 }
 
-function groupsOf(parts: readonly Subrequest[]): readonly Group[] {
+function groupsOf(subrequests: readonly Subrequest[]): readonly Group[] {
   const groups: Group[] = [];
-  parts.forEach((part, i) => {
-    const { steps, slot } = part.participant;
+  subrequests.forEach((subrequest, i) => {
+    const { steps, slot } = subrequest.participant;
     let group = groups.find((one) => one.steps === steps && one.slot === slot);
     if (group === undefined) {
-      group = { steps, slot, parts: [], at: [] };
+      group = { steps, slot, subrequests: [], at: [] };
       groups.push(group);
     }
-    group.parts.push(part);
+    group.subrequests.push(subrequest);
     group.at.push(i);
   });
   return groups;
 }
 
 function takeGroups(
-  parts: readonly Subrequest[],
+  subrequests: readonly Subrequest[],
   groups: readonly Group[],
-  terms: StepOptions,
+  options: StepOptions,
 ): MaybePromise<Together> {
   const [only] = groups;
   if (only !== undefined && groups.length === 1) {
-    return chain(ask("take", only, terms), (answer) => conclude(parts, [answer]));
+    return chain(ask("take", only, options), (answer) => conclude(subrequests, [answer]));
   }
   const here = groups.filter(({ steps }) => steps === localStep);
   const elsewhere = groups.filter(({ steps }) => steps !== localStep);
-  return chain(askAll("look", here, terms), (checks) => {
+  return chain(askAll("check", here, options), (checks) => {
     if (!checks.every(isPassing)) {
       // a refusal is reported even while the store is unavailable
-      const lookAtAll = settled(() => askAll("look", elsewhere, terms));
-      return chain(lookAtAll, (others = []) =>
-        conclude(parts, [...checks, ...(others as readonly CheckAnswer[])]),
+      const checkAtAll = settled(() => askAll("check", elsewhere, options));
+      return chain(checkAtAll, (others = []) =>
+        conclude(subrequests, [...checks, ...(others as readonly CheckAnswer[])]),
       );
     }
-    return chain(takeElsewhere(elsewhere, terms), (taken) => {
-      if (!taken.every(isPassing)) return conclude(parts, [...checks, ...taken]);
-      return chain(askAll("take", here, terms), (last) => {
+    return chain(takeElsewhere(elsewhere, options), (taken) => {
+      if (!taken.every(isPassing)) return conclude(subrequests, [...checks, ...taken]);
+      return chain(askAll("take", here, options), (last) => {
         const answers = [...taken, ...last];
-        if (last.every(isPassing)) return conclude(parts, answers);
+        if (last.every(isPassing)) return conclude(subrequests, answers);
         return chain(undoAll(taken.flatMap((answer) => answer.checks)), () =>
-          conclude(parts, answers),
+          conclude(subrequests, answers),
         );
       });
     });
@@ -159,12 +159,12 @@ function takeGroups(
 /** Takes from one group in a single step; looks at several groups first. */
 function takeElsewhere(
   groups: readonly Group[],
-  terms: StepOptions,
+  options: StepOptions,
 ): MaybePromise<readonly CheckAnswer[]> {
-  if (groups.length === 1) return askAll("take", groups, terms);
-  return chain(askAll("look", groups, terms), (checks) => {
+  if (groups.length === 1) return askAll("take", groups, options);
+  return chain(askAll("check", groups, options), (checks) => {
     if (!checks.every(isPassing)) return checks;
-    return chain(askAll("take", groups, terms, true), (answers) => {
+    return chain(askAll("take", groups, options, true), (answers) => {
       const failed = answers.find(({ error }) => error !== undefined);
       if (failed === undefined && answers.every(isPassing)) return answers;
       const taken = answers.flatMap((answer) => answer.checks);
@@ -181,31 +181,31 @@ function takeElsewhere(
  *   kept
  */
 function askAll(
-  verb: "look" | "take",
+  verb: "check" | "take",
   groups: readonly Group[],
-  terms: StepOptions,
+  options: StepOptions,
   keepsErrors = false,
 ): MaybePromise<readonly CheckAnswer[]> {
-  return all(groups.map((group) => ask(verb, group, terms, keepsErrors)));
+  return all(groups.map((group) => ask(verb, group, options, keepsErrors)));
 }
 
 function ask(
-  verb: "look" | "take",
+  verb: "check" | "take",
   group: Group,
-  terms: StepOptions,
+  options: StepOptions,
   keepsErrors = false,
 ): MaybePromise<CheckAnswer> {
-  const { steps, parts } = group;
+  const { steps, subrequests } = group;
   const failed = (error: unknown): CheckAnswer => {
-    // optional parts refuse no request, even if they cannot be asked
-    if (parts.every(({ isOptional }) => isOptional) && !(error instanceof ScatteredError)) {
-      return { group, checks: parts.map(() => undefined) };
+    // optional subrequests refuse no request, even if they cannot be asked
+    if (subrequests.every(({ isOptional }) => isOptional) && !(error instanceof ScatteredError)) {
+      return { group, checks: subrequests.map(() => undefined) };
     }
     if (keepsErrors) return { group, checks: [], error };
     throw error;
   };
   try {
-    const asked = askInOrder(verb, steps, parts, terms);
+    const asked = askInOrder(verb, steps, subrequests, options);
     if (!(asked instanceof Promise)) return { group, checks: asked };
     return asked.then((checks) => ({ group, checks }), failed);
   } catch (error) {
@@ -214,11 +214,11 @@ function ask(
 }
 
 function isPassing({ group, checks }: CheckAnswer): boolean {
-  return group.parts.every(({ isOptional }, i) => isOptional || checks[i]?.passes === true);
+  return group.subrequests.every(({ isOptional }, i) => isOptional || checks[i]?.passes === true);
 }
 
-function conclude(parts: readonly Subrequest[], answers: readonly CheckAnswer[]): Together {
-  const checks = parts.map((): Check | undefined => undefined);
+function conclude(subrequests: readonly Subrequest[], answers: readonly CheckAnswer[]): Together {
+  const checks = subrequests.map((): Check | undefined => undefined);
   for (const { group, checks: own } of answers) {
     group.at.forEach((index, i) => {
       checks[index] = own[i];

@@ -11,25 +11,25 @@ import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 export function askInOrder(
   verb: keyof AtomicStep,
   steps: AtomicStep,
-  parts: readonly Subrequest[],
-  terms: StepOptions,
+  subrequests: readonly Subrequest[],
+  options: StepOptions,
 ): MaybePromise<readonly Check[]> {
-  const entries = parts.map(({ participant, permits, longestMs, isOptional }) => {
+  const entries = subrequests.map(({ participant, permits, longestMs, isOptional }) => {
     const request = participant.enter?.(permits);
     // a request that accepts a wait is booked in the store at once
     const isNow = longestMs === 0;
     return request && { request, isNow, isBehind: isNow && !isOptional && !request.isNext };
   });
   const isBehind = entries.some((entry) => entry?.isBehind);
-  return chain(steps[isBehind ? "look" : verb](parts, terms), (checks) =>
-    checks.map((look, i) => {
+  return chain(steps[isBehind ? "check" : verb](subrequests, options), (checks) =>
+    checks.map((check, i) => {
       const entry = entries[i];
-      if (entry === undefined) return look;
-      if (look.taken !== undefined) return { ...look, taken: entry.request.charged(look.taken) };
-      if (!entry.isNow) return look;
-      const decision = entry.request.seen(look.decision);
-      if (!entry.isBehind) return { ...look, decision };
-      return { ...look, decision: { ...decision, allowed: false }, passes: false };
+      if (entry === undefined) return check;
+      if (check.taken !== undefined) return { ...check, taken: entry.request.charged(check.taken) };
+      if (!entry.isNow) return check;
+      const decision = entry.request.seen(check.decision);
+      if (!entry.isBehind) return { ...check, decision };
+      return { ...check, decision: { ...decision, allowed: false }, passes: false };
     }),
   );
 }

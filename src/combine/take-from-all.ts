@@ -77,18 +77,18 @@ export function takeFromAll(requests: readonly TakeRequest[]): MaybePromise<Take
   if (!Array.isArray(requests) || requests.length === 0) {
     failCheck("requests", "an array with a request", requests);
   }
-  const parts = requests.map(partOf);
-  return chain(takeTogether(parts), (together) => {
+  const subrequests = requests.map(partOf);
+  return chain(takeTogether(subrequests), (together) => {
     const { passes, checks } = together;
-    if (!passes) reportRefusal(parts, together);
+    if (!passes) reportRefusal(subrequests, together);
     return {
       allowed: passes,
       results: checks.map(
-        (look) =>
-          look && {
-            allowed: look.passes,
-            decision: look.decision,
-            reservation: look.taken?.reservation,
+        (check) =>
+          check && {
+            allowed: check.passes,
+            decision: check.decision,
+            reservation: check.taken?.reservation,
           },
       ),
       undo: () => chain(undoAll(checks), () => {}),

@@ -120,9 +120,9 @@ export function subrequestsOf(
 ): readonly Subrequest[] {
   return entries.map((entry) => {
     const { participant } = entry;
-    const terms = { longestMs, isOptional: false };
-    if (!("slots" in entry)) return { participant, permits, ...terms };
-    return { participant, permits: entry.slots, share: entry.share, ...terms };
+    const stepOptions = { longestMs, isOptional: false };
+    if (!("slots" in entry)) return { participant, permits, ...stepOptions };
+    return { participant, permits: entry.slots, share: entry.share, ...stepOptions };
   });
 }
 
@@ -159,10 +159,11 @@ export async function acquireAll(
   const refusalOf = (
     participants: readonly AnyEntry[],
   ): MaybePromise<Together["checks"] | undefined> => {
-    const terms = timeoutMs < Infinity ? { signal, timeoutMs: timeoutMs - waitedMs } : { signal };
+    const stepOptions =
+      timeoutMs < Infinity ? { signal, timeoutMs: timeoutMs - waitedMs } : { signal };
     // at once where possible: a caller that only looks must not hold a slot in the meantime
     return chain(
-      takeTogether(subrequestsOf(participants, permits, 0), terms),
+      takeTogether(subrequestsOf(participants, permits, 0), stepOptions),
       ({ passes, checks }) => {
         if (!passes) return checks;
         kept.push(...takenOf(checks));
@@ -191,9 +192,9 @@ export async function acquireAll(
       const binding = bindingOf(checks);
       const entry = asked[binding] as AnyEntry;
       const leftMs = timeoutMs - waitedMs;
-      const look = checks[binding] as Check;
+      const check = checks[binding] as Check;
       const ask = () => tryRest(entry);
-      const got = await waitFor(entry, permits, look, signal, leftMs, kept, ask);
+      const got = await waitFor(entry, permits, check, signal, leftMs, kept, ask);
       if (got === undefined) {
         await undo();
         return undefined;
@@ -225,7 +226,7 @@ type AskOthers = () => MaybePromise<Waited["checks"]>;
 async function waitFor(
   entry: AnyEntry,
   permits: Permits,
-  look: Check,
+  check: Check,
   signal: AbortSignal | undefined,
   leftMs: number,
   kept: Taken[],
@@ -233,8 +234,8 @@ async function waitFor(
 ): Promise<Waited | undefined> {
   if (isSlots(entry)) return waitForSlots(entry, signal, leftMs, kept, ask);
   const { limiter, participant } = entry;
-  if (look.decision.waitMs > leftMs) {
-    participant.refused(permits, look);
+  if (check.decision.waitMs > leftMs) {
+    participant.refused(permits, check);
     return undefined;
   }
   // with a time-out no later caller may overtake it
@@ -276,16 +277,16 @@ async function waitForSlots(
  * What was taken from each participant. Only for requests that passed, so every participant took something.
  */
 function takenOf(checks: readonly (Check | undefined)[]): readonly Taken[] {
-  return checks.map((look) => (look as Check).taken as Taken);
+  return checks.map((check) => (check as Check).taken as Taken);
 }
 
 /** The index of the participant with the longest wait of those that refuse. */
 function bindingOf(checks: Together["checks"]): number {
   let binding = -1;
-  for (const [i, look] of checks.entries()) {
+  for (const [i, check] of checks.entries()) {
     // a store that is away refuses nothing yet
-    if (look === undefined || look.passes) continue;
-    if (binding < 0 || binds(look.decision, (checks[binding] as Check).decision)) binding = i;
+    if (check === undefined || check.passes) continue;
+    if (binding < 0 || binds(check.decision, (checks[binding] as Check).decision)) binding = i;
   }
   return binding;
 }

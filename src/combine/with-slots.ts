@@ -127,10 +127,14 @@ export class AllOfWithSlots implements Combination {
   ): MaybePromise<CombinedLease | undefined> {
     const { slots: asked, wait } = tryArguments(first, longest);
     if (wait !== undefined) return this.#tryWithin(asked, wait);
-    const parts = subrequestsOf(this.#entries(checkNumber("slots", asked, wholeAtLeastOne)), 1, 0);
-    return chain(inTime(takeTogether(parts, { timeoutMs: 0 })), (together) => {
-      if (together?.passes) return leaseOf(together.checks.flatMap((look) => look?.taken ?? []));
-      if (together !== undefined) reportRefusal(parts, together);
+    const subrequests = subrequestsOf(
+      this.#entries(checkNumber("slots", asked, wholeAtLeastOne)),
+      1,
+      0,
+    );
+    return chain(inTime(takeTogether(subrequests, { timeoutMs: 0 })), (together) => {
+      if (together?.passes) return leaseOf(together.checks.flatMap((check) => check?.taken ?? []));
+      if (together !== undefined) reportRefusal(subrequests, together);
       return undefined;
     });
   }
@@ -140,9 +144,9 @@ export class AllOfWithSlots implements Combination {
     signal?.throwIfAborted();
     const slots = checkNumber("slots", asked, wholeAtLeastOne);
     if (micros === 0) return this.tryAcquire(slots);
-    const terms = { signal, timeoutMs: micros / 1000 };
+    const stepOptions = { signal, timeoutMs: micros / 1000 };
     const entries = this.#entries(slots, shareIn(wait));
-    const taken = await inTime(acquireAll(entries, 1, terms));
+    const taken = await inTime(acquireAll(entries, 1, stepOptions));
     return taken && leaseOf(taken.taken);
   }
 

@@ -41,9 +41,9 @@ function checkOf({ limit, active }: SlotsStatus, allowed: boolean): Check {
 }
 
 function taken(lease: HeldSlots | undefined, status: SlotsStatus): Check {
-  const look = checkOf(status, lease !== undefined);
-  if (lease === undefined) return look;
-  return { ...look, taken: { held: lease, undo: () => lease.release() } };
+  const check = checkOf(status, lease !== undefined);
+  if (lease === undefined) return check;
+  return { ...check, taken: { held: lease, undo: () => lease.release() } };
 }
 
 /** For a limiter in this process. */
@@ -58,7 +58,7 @@ export class SlotsParticipant implements ConcurrencyParticipant, Takeable {
     this.queue = asked.queue;
   }
 
-  look(permits: Permits, _longestMs: number, share?: ShareOptions): Check {
+  check(permits: Permits, _longestMs: number, share?: ShareOptions): Check {
     const status = this.#asked.status(this.#asked.amount(permits), share);
     return checkOf(status, status.isFree);
   }
@@ -102,14 +102,17 @@ export class RemoteSlotsParticipant implements ConcurrencyParticipant {
     };
     // every such limiter has steps of its own, so there is exactly one part
     this.steps = {
-      async look([part]) {
+      async check([subrequest]) {
         const status = await limiter.peek();
         return [
-          checkOf(status, status.active + Number((part as Subrequest).permits) <= status.limit),
+          checkOf(
+            status,
+            status.active + Number((subrequest as Subrequest).permits) <= status.limit,
+          ),
         ];
       },
-      async take([part]) {
-        const { permits, share } = part as Subrequest;
+      async take([subrequest]) {
+        const { permits, share } = subrequest as Subrequest;
         const lease = await limiter.tryAcquire(Number(permits), { timeoutMs: 0, ...share });
         return [taken(lease, lease ? { limit: Infinity, active: 0 } : await limiter.peek())];
       },

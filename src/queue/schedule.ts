@@ -119,7 +119,7 @@ export class Schedule<S extends Supply = Supply> {
 
   /** Returns the state after all waiters. @param _fairEntry on a fair limiter: only up to that request */
   replay(from: number, _fairEntry?: FairEntry<Waiter>): Readonly<Promised<S>> {
-    // a copy without any replayed waiter is outdated: the released state has changed since
+    // no waiter has been replayed yet, so the released state may have changed since: copy it again
     if (this.#promised?.last === undefined) {
       this.#promised = { supply: this.#released.copy() as S, at: from, last: undefined };
     }

@@ -5,7 +5,7 @@ import type { CallOrder } from "../api/options.ts";
 import type { RemoteStats, StoreState } from "../api/outage-stats.ts";
 import type { RunOptions } from "../api/slots-options.ts";
 import type { Counted } from "../api/stats.ts";
-import type { Places } from "../combine/all-of.ts";
+import type { SlotLimiter } from "../combine/all-of.ts";
 import { RemoteConcurrency } from "../concurrency/leased/remote-concurrency.ts";
 import type {
   ConcurrencyStatus,
@@ -98,7 +98,7 @@ const leaseTime: Bound = {
 };
 
 /** Limits how many calls run at once, in all processes together. */
-export interface RedisConcurrencyLimiter extends Counted, Places, AsyncDisposable {
+export interface RedisConcurrencyLimiter extends Counted, SlotLimiter, AsyncDisposable {
   /** How many slots there are, by the last reply; before the first, the declared number. */
   readonly limit: number;
   /** How many slots this process holds; `peek` returns the number for all processes. */

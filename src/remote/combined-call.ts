@@ -68,7 +68,7 @@ export function remoteParticipant(
     get slot() {
       return String(calls.link.location?.slot);
     },
-    refused: (permits, look) => reportRefusal(callStats, policyState.amount(permits), look),
+    refused: (permits, check) => reportRefusal(callStats, policyState.amount(permits), check),
     full: (permits, { decision }) => {
       const amount = policyState.amount(permits);
       return decision.limit === 0 ? activePolicies.excess(amount) : calls.full(amount);
@@ -82,14 +82,14 @@ const signals = /* @__PURE__ */ new AbortGroups<(reason: unknown) => void>((stop
 );
 
 function stepOn(store: CombiningStore): AtomicStep {
-  const ask = (verb: Verb) => async (parts: readonly Subrequest[], terms: StepOptions) =>
+  const ask = (verb: Verb) => async (subrequests: readonly Subrequest[], options: StepOptions) =>
     new CombinedCall(
       store,
       verb,
-      parts as readonly Subrequest<RemoteParticipant>[],
-      terms,
+      subrequests as readonly Subrequest<RemoteParticipant>[],
+      options,
     ).checks();
-  return { look: ask("peek"), take: ask("take") };
+  return { check: ask("peek"), take: ask("take") };
 }
 
 type Verb = "peek" | "take";

@@ -165,7 +165,7 @@ export abstract class StoreLeases {
     lease.state = "gone";
     const heir = state === "waiting" ? this.heirOf(lease) : undefined;
     if (heir !== undefined) {
-      this.#leaveLine(lease);
+      this.#leaveQueue(lease);
       heir.inherit(lease);
       this.leases.set(id, heir);
       this.wait(heir);
@@ -229,11 +229,11 @@ export abstract class StoreLeases {
   }
 
   #endWait(lease: StoreLease): void {
-    this.#leaveLine(lease);
+    this.#leaveQueue(lease);
     this.waitEnded(lease, lease.state === "held");
   }
 
-  #leaveLine(lease: StoreLease): void {
+  #leaveQueue(lease: StoreLease): void {
     const { waitSignal } = lease;
     lease.timer?.cancel();
     if (waitSignal !== undefined) this.#signals.delete(waitSignal, lease);
