@@ -20,6 +20,7 @@ const ALGORITHMS = [
 /** For each line of the output: the entry, and the names that are imported from it. */
 export const IMPORTS = {
   RateLimiter: ["src/index.ts", ["RateLimiter"]],
+  "RateLimiter with fairShares": ["src/index.ts", ["RateLimiter", "fairShares"]],
   "Limiter and all algorithms": ["src/index.ts", ["Limiter", ...ALGORITHMS]],
   RedisRateLimiter: ["src/redis/index.ts", ["RedisRateLimiter"]],
 } as const;
