@@ -26,7 +26,7 @@ export type {
   WaitOptions,
 } from "./api/limiter-api.ts";
 export type { CallOrder, FairOptions, LimiterOptions, OnFull } from "./api/options.ts";
-export type { RunOptions } from "./api/slots-options.ts";
+export type { AdaptiveRunOptions, RunOptions } from "./api/slots-options.ts";
 export type { Counted, LimiterStats } from "./api/stats.ts";
 export { allOf } from "./combine/all-of.ts";
 export {
@@ -41,6 +41,18 @@ export type {
   LocalCombinedLease,
   LocalLeasingLimiter,
 } from "./combine/with-slots.ts";
+export {
+  type AdaptiveLimit,
+  type AdaptiveLimitOptions,
+  adaptive,
+} from "./concurrency/adaptive/adaptive.ts";
+export { type AimdOptions, aimd } from "./concurrency/adaptive/aimd.ts";
+export { gradient } from "./concurrency/adaptive/gradient.ts";
+export type {
+  ConcurrencyStrategy,
+  EndedCall,
+  LimitBounds,
+} from "./concurrency/adaptive/strategy.ts";
 export { ConcurrencyLimiter, type ConcurrencyOptions } from "./concurrency/limiter.ts";
 export type { Lease } from "./concurrency/local-lease.ts";
 export { fairShares } from "./fair/fair-shares.ts";

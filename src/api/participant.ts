@@ -17,6 +17,7 @@ import type {
   WaitOptions,
 } from "./limiter-api.ts";
 import { reserveAwaited, type SequenceLimiter } from "./reserve-awaited.ts";
+import type { Ending } from "./slots-options.ts";
 import type { CallStats } from "./stats.ts";
 
 /** The answer of one limiter to a request. */
@@ -40,10 +41,19 @@ export interface Taken {
   readonly held?: HeldSlots;
 }
 
-/** A lease, in this process or elsewhere. */
+/** A lease, in this process or elsewhere. Only limits of this process may learn from it. */
 export interface HeldSlots {
   release(): MaybePromise<void>;
+  overloaded?(): void;
+  ignore?(): void;
+  /** Called when all limiters have let the call go, which starts now. */
+  started?(): void;
   readonly signal?: AbortSignal;
+}
+
+/** Gives back a lease. */
+export function endLease(held: HeldSlots, ending: Ending): MaybePromise<void> {
+  return (held[ending] ?? held.release).call(held);
 }
 
 /** The request to one limiter of a combination. */

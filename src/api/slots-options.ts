@@ -1,4 +1,5 @@
 /** The arguments of the verbs that ask for slots. */
+import type { MaybePromise } from "../ground/maybe-promise.ts";
 import type { TryOptions, WaitOptions } from "./limiter-api.ts";
 
 /** The options of `run`. */
@@ -11,4 +12,40 @@ export interface RunOptions extends WaitOptions {
 export function tryArguments(first: unknown, wait: number | TryOptions | undefined) {
   const isOptions = typeof first === "object" && first !== null && wait === undefined;
   return isOptions ? { slots: 1, wait: first as TryOptions } : { slots: first, wait };
+}
+
+/** The options of `run` where the limit may be adaptive. */
+export interface AdaptiveRunOptions extends RunOptions {
+  /**
+   * Whether an error of the function says that it met a limit, as a time-out or a 429 does: then an adaptive
+   * limit becomes lower. After any other error it learns nothing. Default: whether its name is "TimeoutError".
+   */
+  readonly isOverload?: ((error: unknown) => boolean) | undefined;
+}
+
+/** How a call ends: all give the slots back. See `Lease`. */
+export type Ending = "release" | "overloaded" | "ignore";
+
+/** Runs a function, and ends its lease as the function has ended. */
+export async function runWith<L extends Record<Ending, () => MaybePromise<void>>, T>(
+  lease: L,
+  fn: (lease: L) => T | PromiseLike<T>,
+  isOverload: (error: unknown) => boolean = isTimeout,
+): Promise<T> {
+  let ending: Ending = "release";
+  try {
+    return await fn(lease);
+  } catch (error) {
+    ending = "ignore";
+    if (isOverload(error)) ending = "overloaded";
+    throw error;
+  } finally {
+    const ended = lease[ending]();
+    if (ended instanceof Promise) await ended;
+  }
+}
+
+/** `AbortSignal.timeout` aborts with such an error. */
+function isTimeout(error: unknown): boolean {
+  return (Object(error) as { readonly name?: unknown }).name === "TimeoutError";
 }

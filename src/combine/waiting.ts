@@ -39,6 +39,7 @@ import {
   boundTo,
   type Check,
   type ConcurrencyParticipant,
+  endLease,
   type HeldSlots,
   isSharedLimiter,
   type Participant,
@@ -258,7 +259,7 @@ async function waitForSlots(
   const before = queue.now();
   const options = { signal, ...share };
   const held = (held: HeldSlots): { readonly checks: MaybePromise<Waited["checks"]> } => {
-    kept.push({ held, undo: () => held.release() });
+    kept.push({ held, undo: () => endLease(held, "ignore") });
     try {
       return { checks: ask() };
     } catch (error) {

@@ -2,8 +2,18 @@
 
 import type { ShareOptions, TryOptions, WaitOptions } from "../api/limiter-api.ts";
 import { checkTryOptions, checkWaitOptions, shareIn } from "../api/options.ts";
-import type { ConcurrencyParticipant, HeldSlots, Taken } from "../api/participant.ts";
-import { type RunOptions, tryArguments } from "../api/slots-options.ts";
+import {
+  type ConcurrencyParticipant,
+  endLease,
+  type HeldSlots,
+  type Taken,
+} from "../api/participant.ts";
+import {
+  type AdaptiveRunOptions,
+  type Ending,
+  runWith,
+  tryArguments,
+} from "../api/slots-options.ts";
 import { inTime } from "../api/timeout.ts";
 import { checkFunction, checkNumber, wholeAtLeastOne } from "../ground/check.ts";
 import { VERSION } from "../ground/copies.ts";
@@ -28,6 +38,10 @@ export interface CombinedLease extends AsyncDisposable {
   readonly signal: AbortSignal;
   /** Gives the slots back. A second call does nothing. Never rejects. */
   release(): Promise<void>;
+  /** The same after a call that met a limit: adaptive limits become lower. See `Lease`. */
+  overloaded(): Promise<void>;
+  /** The same after a call of which adaptive limits learn nothing. */
+  ignore(): Promise<void>;
 }
 
 /** A `CombinedLease` where all limiters are in this process. */
@@ -36,6 +50,10 @@ export interface LocalCombinedLease extends Disposable, AsyncDisposable {
   readonly signal: AbortSignal;
   /** Gives the slots back. A second call does nothing. */
   release(): void;
+  /** The same after a call that met a limit: adaptive limits become lower. See `Lease`. */
+  overloaded(): void;
+  /** The same after a call of which adaptive limits learn nothing. */
+  ignore(): void;
 }
 
 /** Limits how many calls run at once, and how often they start. */
@@ -80,7 +98,10 @@ export interface LeasingLimiter {
    * const limiter = allOf(ConcurrencyLimiter.create(4), RateLimiter.create(10));
    * const page = await limiter.run(() => fetch(url));
    */
-  run<T>(fn: (lease: CombinedLease) => T | PromiseLike<T>, options?: RunOptions): Promise<T>;
+  run<T>(
+    fn: (lease: CombinedLease) => T | PromiseLike<T>,
+    options?: AdaptiveRunOptions,
+  ): Promise<T>;
 }
 
 /** A `LeasingLimiter` where all limiters are in this process: `tryAcquire()` returns at once. */
@@ -92,7 +113,10 @@ export interface LocalLeasingLimiter {
   tryAcquire(slots: number, wait: number | TryOptions): Promise<LocalCombinedLease | undefined>;
   tryAcquire(options: TryOptions): Promise<LocalCombinedLease | undefined>;
   /** As of a `LeasingLimiter`. */
-  run<T>(fn: (lease: LocalCombinedLease) => T | PromiseLike<T>, options?: RunOptions): Promise<T>;
+  run<T>(
+    fn: (lease: LocalCombinedLease) => T | PromiseLike<T>,
+    options?: AdaptiveRunOptions,
+  ): Promise<T>;
 }
 
 /** The participants of a combination. A combination of combinations has the participants of all. */
@@ -150,15 +174,14 @@ export class AllOfWithSlots implements Combination {
     return taken && leaseOf(taken.taken);
   }
 
-  async run<T>(fn: (lease: CombinedLease) => T | PromiseLike<T>, options?: RunOptions): Promise<T> {
+  async run<T>(
+    fn: (lease: CombinedLease) => T | PromiseLike<T>,
+    options?: AdaptiveRunOptions,
+  ): Promise<T> {
     checkFunction("fn", fn);
-    const { slots, ...wait } = options ?? {};
-    const lease = await this.acquire(slots, options && wait);
-    try {
-      return await fn(lease);
-    } finally {
-      await lease.release();
-    }
+    const { slots, isOverload, ...wait } = options ?? {};
+    if (isOverload !== undefined) checkFunction("isOverload", isOverload);
+    return runWith(await this.acquire(slots, options && wait), fn, isOverload);
   }
 
   /** The participants for calls for that many slots and of that share. */
@@ -174,7 +197,9 @@ export class AllOfWithSlots implements Combination {
 }
 
 function leaseOf(taken: readonly Taken[]): CombinedLease {
-  return new HeldAll(taken.flatMap(({ held }) => held ?? []));
+  const slots = taken.flatMap(({ held }) => held ?? []);
+  for (const held of slots) held.started?.();
+  return new HeldAll(slots);
 }
 
 class HeldAll {
@@ -188,12 +213,24 @@ class HeldAll {
     return AbortSignal.any(this.#slotsLimiters.flatMap(({ signal }) => signal ?? []));
   }
 
-  /** A slot releases itself at most once, so a second call does nothing. */
   release(): undefined & Promise<void> {
-    const released = this.#slotsLimiters.map((held) => held.release());
-    const isElsewhere = released.some((one) => one instanceof Promise);
+    return this.#end("release");
+  }
+
+  overloaded(): undefined & Promise<void> {
+    return this.#end("overloaded");
+  }
+
+  ignore(): undefined & Promise<void> {
+    return this.#end("ignore");
+  }
+
+  /** A slot releases itself at most once, so a second call does nothing. */
+  #end(ending: Ending): undefined & Promise<void> {
+    const ended = this.#slotsLimiters.map((held) => endLease(held, ending));
+    const isElsewhere = ended.some((one) => one instanceof Promise);
     // the overloads of `allOf` give the caller the exact type
-    return (isElsewhere ? Promise.all(released).then(() => {}) : undefined) as never;
+    return (isElsewhere ? Promise.all(ended).then(() => {}) : undefined) as never;
   }
 
   [dispose](): void {

@@ -3,7 +3,8 @@
  * It gives them back with `release()`, and they go to the caller that has waited longest.
  *
  * Time plays no role here: two leases may follow each other at once, and one may be held for ever.
- * To limit calls per second see `RateLimiter`; to limit both see `allOf`.
+ * To limit calls per second see `RateLimiter`; to limit both see `allOf`. Where the limit is not known, `adaptive`
+ * learns it from the leases that end.
  *
  * A worked example, limit 2: A and B get leases; C and D wait, in this order. B releases: C runs,
  * and later callers wait behind D. `setLimit(1)` interrupts no call: A and C go on, and D runs when
@@ -23,7 +24,7 @@ import {
   shareIn,
 } from "../api/options.ts";
 import { asParticipant, type ConcurrencyParticipant } from "../api/participant.ts";
-import { type RunOptions, tryArguments } from "../api/slots-options.ts";
+import { type AdaptiveRunOptions, runWith, tryArguments } from "../api/slots-options.ts";
 import { CallStats, type Counted, type LimiterStats } from "../api/stats.ts";
 import {
   CREATE,
@@ -31,6 +32,7 @@ import {
   checkFunction,
   checkNumber,
   checkOptions,
+  isRecord,
   wholeAtLeastOne,
 } from "../ground/check.ts";
 import type { Clock } from "../ground/clock.ts";
@@ -39,6 +41,7 @@ import { QueueFullError } from "../ground/errors.ts";
 import { LocalCaller } from "../queue/local-caller.ts";
 import { FIFO, type Order, orderIn } from "../queue/order.ts";
 import { WaiterQueue } from "../queue/waiter-queue.ts";
+import type { AdaptiveLimit, LearnedLimit } from "./adaptive/adaptive.ts";
 import { type Lease, LocalLease } from "./local-lease.ts";
 import { Slots } from "./slots.ts";
 import { SlotsParticipant } from "./slots-participant.ts";
@@ -95,12 +98,15 @@ export class ConcurrencyLimiter implements Counted {
   readonly #order: Order;
   readonly #slots: Slots;
   readonly #queue: WaiterQueue<Slots>;
+  /** Absent: the limit is fixed. */
+  readonly #adaptive: AdaptiveLimit | undefined;
+  #learned: LearnedLimit | undefined;
   #isHandingOver = false;
 
   /**
    * Creates a limit on how many calls run at once in this process.
    *
-   * @param limit how many slots there are, a whole number, 1 or more
+   * @param limit how many slots there are, a whole number, 1 or more; or `adaptive({ max })`, which learns it
    * @param options `maxWaiting`: how many slots may be waited for (default `Infinity`); `onFull`: what a
    *   further `acquire` does (default `"reject"`); `order` of the callers (default: first in,
    *   first out); `name`: for error messages (default "limiter"); `clock`: for time-outs
@@ -110,27 +116,37 @@ export class ConcurrencyLimiter implements Counted {
    * const limiter = ConcurrencyLimiter.create(10);
    * const page = await limiter.run(() => fetch(url));
    */
-  static create(limit: number, options: ConcurrencyOptions = {}): ConcurrencyLimiter {
+  static create(
+    limit: number | AdaptiveLimit,
+    options: ConcurrencyOptions = {},
+  ): ConcurrencyLimiter {
     return new ConcurrencyLimiter(CREATE, limit, options);
   }
 
-  private constructor(made: typeof CREATE, limit: number, options: ConcurrencyOptions) {
+  private constructor(
+    made: typeof CREATE,
+    limit: number | AdaptiveLimit,
+    options: ConcurrencyOptions,
+  ) {
     checkCreated("ConcurrencyLimiter", made);
-    const slots = new Slots(checkNumber("limit", limit, wholeAtLeastOne));
+    this.#adaptive = isAdaptive(limit) ? limit : undefined;
+    const start = this.#adaptive?.start ?? checkNumber("limit", limit, wholeAtLeastOne);
+    const slots = new Slots(start);
     checkOptions("options", options, CONCURRENCY_OPTIONS);
     this.#options = checkLimiterOptions(options);
+    this.#learned = this.#adaptive?.learn(start, this.#options.clock);
     this.#order = orderIn(options);
     this.#slots = slots;
     this.#queue = WaiterQueue.over(this.#options.clock, () => slots, this.#order);
     this.#callStats = new CallStats({ limiter: this.#options.name }, []);
   }
 
-  /** How many slots there are: as many calls of one slot may run at once. */
+  /** How many slots there are: as many calls of one slot may run at once. An adaptive limit changes. */
   get limit(): number {
     return this.#slots.limit;
   }
 
-  /** How many slots are held. May exceed `limit` for a while after `setLimit` has lowered it. */
+  /** How many slots are held. May exceed `limit` for a while after it was lowered. */
   get active(): number {
     return this.#slots.active;
   }
@@ -172,7 +188,7 @@ export class ConcurrencyLimiter implements Counted {
       const resolve = resolverOf(granted, held);
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
-      const slots = this.#slots.amount(asked);
+      const slots = this.#amount(asked);
       const fairEntry = this.#order.entryOf(options, slots);
       const now = this.#queue.now();
       if (this.#queue.grant(now, slots, Infinity, fairEntry)) {
@@ -216,7 +232,7 @@ export class ConcurrencyLimiter implements Counted {
   }
 
   #tryNow(asked: unknown): Lease | undefined {
-    const slots = this.#slots.amount(asked);
+    const slots = this.#amount(asked);
     const lease = this.#take(slots);
     if (lease === undefined) this.#callStats.refused(slots, "too-long");
     return lease;
@@ -238,7 +254,7 @@ export class ConcurrencyLimiter implements Counted {
       const resolve = resolverOf(granted, held);
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
-      const slots = this.#slots.amount(asked);
+      const slots = this.#amount(asked);
       const fairEntry = this.#order.entryOf(shareIn(wait), slots);
       const now = this.#queue.now();
       const refuse = (reason: RefusedMessage["reason"]) => {
@@ -264,36 +280,37 @@ export class ConcurrencyLimiter implements Counted {
   }
 
   /**
-   * Runs a function while it holds slots, and releases them when the function has ended.
+   * Runs a function while it holds slots, and gives them back when the function has ended. An adaptive limit
+   * learns from it: from how long it took, unless it failed, or that it met a limit.
    *
    * @param fn the function; it receives the lease
    * @param options.slots how many it holds: a whole number, 1 or more, at most the limit. Default 1
    * @param options.signal ends the wait for them; it does not interrupt `fn`
+   * @param options.isOverload whether an error of `fn` says that it met a limit. Default: a `TimeoutError`
    * @returns what `fn` returns
    * @throws (as a rejection) what `fn` throws, or what `acquire` throws; `fn` is not called then
    * @example
    * const pages = await Promise.all(urls.map((url) => limiter.run(() => fetch(url))));
    */
-  async run<T>(fn: (lease: Lease) => T | PromiseLike<T>, options?: RunOptions): Promise<T> {
+  async run<T>(fn: (lease: Lease) => T | PromiseLike<T>, options?: AdaptiveRunOptions): Promise<T> {
     checkFunction("fn", fn);
-    const { slots, ...wait } = options ?? {};
-    const lease = await this.acquire(slots, options && wait);
-    try {
-      return await fn(lease);
-    } finally {
-      lease.release();
-    }
+    const { slots, isOverload, ...wait } = options ?? {};
+    if (isOverload !== undefined) checkFunction("isOverload", isOverload);
+    return runWith(await this.acquire(slots, options && wait), fn, isOverload);
   }
 
   /**
    * Sets another limit from now on. If it is higher, waiting callers start at once, in order. If it
    * is lower, no call is interrupted, and no caller starts until enough leases are released. A caller that
-   * waits for more slots than the new limit starts when no other runs.
+   * waits for more slots than the new limit starts when no other runs. An adaptive limit forgets what it has
+   * learned, and learns from there.
    *
-   * @param limit how many slots, a whole number, 1 or more
+   * @param limit how many slots, a whole number, 1 or more; of an adaptive limit from `min` to `max`
    */
   setLimit(limit: number): void {
-    this.#slots.change(this.#queue.now(), 0, checkNumber("limit", limit, wholeAtLeastOne));
+    checkNumber("limit", limit, this.#adaptive?.bound ?? wholeAtLeastOne);
+    this.#learned = this.#adaptive?.learn(limit, this.#options.clock);
+    this.#slots.change(this.#queue.now(), 0, limit);
     this.#handOver();
   }
 
@@ -319,7 +336,7 @@ export class ConcurrencyLimiter implements Counted {
       },
       take: (slots, share) => this.#take(slots, share),
       refused: (slots) => this.#callStats.refused(slots, "too-long"),
-      amount: (slots) => this.#slots.amount(slots),
+      amount: (slots) => this.#amount(slots),
       queue: {
         acquire: (slots, options, held) => this.#acquire(slots, options, held),
         tryAcquire: (slots, wait, held) => this.#tryWithin(slots, wait, held),
@@ -337,6 +354,11 @@ export class ConcurrencyLimiter implements Counted {
     return this.#queue.dropOldest(excess, ({ amount }) => this.#fullError(Number(amount), true));
   }
 
+  /** A call may weigh more than an adaptive limit is now: it waits, and then runs alone. */
+  #amount(slots: unknown): number {
+    return this.#slots.amount(slots, this.#adaptive?.max);
+  }
+
   #fullError(slots: number, dropped: boolean): QueueFullError {
     const { name, maxWaiting } = this.#options;
     return new QueueFullError(name, slots, this.#queue.permits, maxWaiting, dropped);
@@ -347,11 +369,17 @@ export class ConcurrencyLimiter implements Counted {
     return this.#lease(slots);
   }
 
-  readonly #lease = (slots: number): Lease => new LocalLease(() => this.#free(slots));
+  readonly #lease = (slots: number): Lease => {
+    const giveBack = () => this.#free(slots);
+    if (this.#learned === undefined) return new LocalLease(giveBack);
+    const isLimited = this.active >= this.limit || this.waiting > 0;
+    return this.#learned.lease({ active: this.active, isLimited }, giveBack);
+  };
 
   #free(slots: number): void {
     // without a waiter the time does not matter
-    this.#slots.change(this.#queue.permits > 0 ? this.#queue.now() : 0, slots);
+    const now = this.#queue.permits > 0 ? this.#queue.now() : 0;
+    this.#slots.change(now, slots, this.#learned?.limit);
     this.#handOver();
   }
 
@@ -362,6 +390,10 @@ export class ConcurrencyLimiter implements Counted {
     this.#queue.supplied();
     this.#isHandingOver = false;
   }
+}
+
+function isAdaptive(limit: unknown): limit is AdaptiveLimit {
+  return isRecord(limit) && "learn" in limit;
 }
 
 /** Returns the function for the outcome of a call, of which only a lease is passed to `held`. */

@@ -4,6 +4,7 @@ import {
   type AtomicStep,
   type Check,
   type ConcurrencyParticipant,
+  endLease,
   type HeldSlots,
   localStep,
   type SlotsQueue,
@@ -43,7 +44,7 @@ function checkOf({ limit, active }: SlotsStatus, allowed: boolean): Check {
 function taken(lease: HeldSlots | undefined, status: SlotsStatus): Check {
   const check = checkOf(status, lease !== undefined);
   if (lease === undefined) return check;
-  return { ...check, taken: { held: lease, undo: () => lease.release() } };
+  return { ...check, taken: { held: lease, undo: () => endLease(lease, "ignore") } };
 }
 
 /** For a limiter in this process. */

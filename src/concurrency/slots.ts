@@ -4,7 +4,6 @@
  */
 import { checkNumber, wholeAtLeastOne } from "../ground/check.ts";
 import { PermitsExceedCapacityError } from "../ground/errors.ts";
-import type { Amount } from "../ground/permits.ts";
 import { type Supply, UNKNOWN } from "../queue/supply.ts";
 
 export class Slots implements Supply {
@@ -37,15 +36,11 @@ export class Slots implements Supply {
     this.#freeSince = now;
   }
 
-  /** Checks how many slots a call asks for. */
-  amount(slots: unknown): number {
+  /** Checks how many slots a call asks for. @param most how many it may ask for */
+  amount(slots: unknown, most = this.limit): number {
     const checked = checkNumber("slots", slots, wholeAtLeastOne);
-    if (checked > this.limit) throw this.excess(0, checked);
+    if (checked > most) throw new PermitsExceedCapacityError("concurrency", checked, most);
     return checked;
-  }
-
-  excess(_now: number, slots: Amount): Error {
-    return new PermitsExceedCapacityError("concurrency", Number(slots), this.limit);
   }
 
   shift(by: number): void {
