@@ -1,0 +1,53 @@
+import * as assert from "uvu/assert";
+import {
+  bestFixed,
+  CHANGE_MS,
+  learned,
+  RECOVERED_MS,
+  resultOf,
+  SCENES,
+  unloaded,
+} from "../support/concurrency/scenes.ts";
+import { suite } from "../support/suite.ts";
+
+const test = suite("adaptive concurrency, scenes in virtual time");
+
+const SEEDS = [1, 2, 3];
+
+for (const [name, scene] of Object.entries(SCENES)) {
+  test(`${name}: near the best fixed limit`, () => {
+    for (const seed of SEEDS) {
+      const got = resultOf(scene, learned(), seed);
+      const best = bestFixed(scene, seed);
+      const alone = unloaded(scene, seed);
+      const facts = JSON.stringify({ seed, rate: got.rate, p99Ms: got.p99Ms, best, alone }, [
+        ...["seed", "rate", "p99Ms", "best", "alone", "limit"],
+      ]);
+      assert.ok(got.rate >= 0.95 * best.rate, facts);
+      if (best.p99Ms <= 2 * alone.p99Ms) assert.ok(got.p99Ms <= 2 * alone.p99Ms, facts);
+      if (scene.judgedFromMs === RECOVERED_MS && scene.clients.length === 1) {
+        assert.ok(got.recoveryS(best, alone) <= (RECOVERED_MS - CHANGE_MS) / 1000, facts);
+      }
+    }
+  });
+}
+
+test("two clients of one server get equal shares", () => {
+  for (const seed of SEEDS) {
+    const { shares } = resultOf(SCENES["two clients, 20 workers"] as never, learned(), seed);
+    for (const share of shares) assert.ok(Math.abs(share - 0.5) <= 0.05, shares.join(" "));
+  }
+});
+
+test("while the client is idle the limit stays", () => {
+  const { run } = resultOf(SCENES["idle for 20 s, then busy again"] as never, learned(), 1);
+  const [before, after] = [21_000, 39_900].map((atMs) => run.limits[atMs / 100]);
+  assert.equal(before, after);
+});
+
+test("without a limit most calls are given up, so the scenes are hard enough", () => {
+  const none = resultOf(SCENES["warm start"] as never, 500, 1);
+  assert.ok(none.rate < 100, `${none.rate} in a second`);
+});
+
+test.run();
