@@ -4,8 +4,8 @@ import {
   adaptive,
   aimd,
   allOf,
-  type ConcurrencyStrategy,
   ConcurrencyLimiter,
+  type ConcurrencyStrategy,
   diagnostics,
   type EndedCall,
   fairShares,
@@ -85,8 +85,8 @@ test("run: what it returns is a sample, a time-out an overload, another error no
     [false, true],
   );
   const isOverload = (error: unknown) => (error as { status?: number }).status === 429;
-  await failure(
-    () => limiter.run(() => Promise.reject(Object.assign(new Error(), { status: 429 })), { isOverload }),
+  await failure(() =>
+    limiter.run(() => Promise.reject(Object.assign(new Error(), { status: 429 })), { isOverload }),
   );
   await failure(() => limiter.run(() => Promise.reject(timeout), { isOverload }));
   assert.equal(
@@ -273,7 +273,10 @@ test("aimd: calls that were in flight at a decrease lower the limit once, and do
   assert.is(next({ ...call, startedMs: 5, endedMs: 11, isOverload: true }), 7);
   assert.is(next({ ...call, startedMs: 5, endedMs: 12, isOverload: false }), 7);
   assert.is(next({ ...call, startedMs: 10, endedMs: 20, isOverload: true }), 4.8999999999999995);
-  assert.is(next({ ...call, startedMs: 21, endedMs: 22, isLimited: false, isOverload: false }), 4.8999999999999995);
+  assert.is(
+    next({ ...call, startedMs: 21, endedMs: 22, isLimited: false, isOverload: false }),
+    4.8999999999999995,
+  );
 });
 
 test("gradient: one slow call, or rare calls, do not change the limit; time-outs do not become the baseline", () => {

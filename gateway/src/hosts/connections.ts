@@ -1,5 +1,5 @@
 /** Limits how many requests of one actor are in progress at once: nginx's `limit_conn`. */
-import { type Clock, systemClock } from "smooth-limiter";
+import { type AdaptiveLimit, type Clock, systemClock } from "smooth-limiter";
 import type { Actor } from "../actors/actor.ts";
 import { fromAddress } from "../actors/address.ts";
 import { guarded } from "../actors/guarded.ts";
@@ -17,6 +17,7 @@ import {
   wholeAtLeastOne,
 } from "../ground/check.ts";
 import { chain } from "../ground/maybe.ts";
+import { LearnedPlaces } from "../learned-places.ts";
 import type { PlaceLimit } from "../pipeline/limit.ts";
 import { OneLimit } from "../pipeline/one-limit.ts";
 import {
@@ -75,6 +76,11 @@ const OPTIONS: readonly (keyof ConnectionsOptions)[] = [
   "clock",
 ];
 
+/** The options that have no meaning where the requests of all actors are counted together. */
+const OF_ACTORS = ["actor", "trustedProxies", "ipv6Prefix", "actorTimeoutMs", "limiter"] as const;
+
+const everyone: Actor = () => "all";
+
 /**
  * Creates a filter that limits how many requests of each actor are in progress at once, in this
  * process or, with `limiter`, in all. A request beyond the limit is refused; it does not wait. A place
@@ -82,39 +88,52 @@ const OPTIONS: readonly (keyof ConnectionsOptions)[] = [
  * first, whether or not the response body was read; after `maxAgeMs` at the latest. If the server does not report the
  * end of a request, the request is counted for `maxAgeMs`; without `maxAgeMs` it is not counted.
  *
- * @param limit how many, a whole number, 1 or more
- * @param options see `ConnectionsOptions`
+ * @param limit how many, a whole number, 1 or more; or `adaptive({ max })`: all requests of this process are counted
+ *   together, and how many may be in progress is learned from how long they take
+ * @param options see `ConnectionsOptions`. With an adaptive limit there is no actor and no `limiter`
  * @returns a filter that all server adapters accept in place of a gateway; use it beside one
  * @throws RangeError or TypeError that names the argument, its bound and what it got
  * @example
  * app.use(expressGateway(limitConnections(10)));
  * app.use(expressGateway(gateway));
+ * @example
+ * app.use(expressGateway(limitConnections(adaptive({ max: 500 })), { status: 503 }));
  */
-export function limitConnections(limit: number, options: ConnectionsOptions = {}): Checker {
-  checkNumber("limit", limit, wholeAtLeastOne);
+export function limitConnections(
+  limit: number | AdaptiveLimit,
+  options: ConnectionsOptions = {},
+): Checker {
+  if (typeof limit === "number") checkNumber("limit", limit, wholeAtLeastOne);
   checkOptions("options", options, OPTIONS);
   const { trustedProxies, ipv6Prefix, actorTimeoutMs = 5000, name = "connections" } = options;
   const address = fromAddress({ trustedProxies, ipv6Prefix });
-  const { actor = address } = options;
   const { maxAgeMs = Infinity, limiter, clock = systemClock } = options;
   if (limiter !== undefined) checkFunction("limiter", limiter);
-  if (typeof actor !== "function") {
-    throw new TypeError(`actor must be a function, got ${show(actor)}`);
-  }
   if (!/^[ -~]+$/.test(checkText("name", name))) {
     throw new TypeError(`name must be printable ASCII, got ${show(name)}`);
   }
   checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
   checkNumber("maxAgeMs", maxAgeMs, aboveZeroOrInfinity);
   checkClock(clock);
-  const places: Places =
+  const counted = typeof limit === "number" ? { limit } : new LearnedPlaces(limit, clock);
+  const isLearned = counted instanceof LearnedPlaces;
+  const ofActors = OF_ACTORS.find((option) => isLearned && options[option] !== undefined);
+  if (ofActors !== undefined) {
+    throw new TypeError(`an adaptive limit counts all requests together: leave out ${ofActors}`);
+  }
+  const { actor = isLearned ? everyone : address } = options;
+  if (typeof actor !== "function") {
+    throw new TypeError(`actor must be a function, got ${show(actor)}`);
+  }
+  const fixedPlaces = () =>
     limiter === undefined
       ? new OwnPlaces(clock)
       : new LeasedPlaces((key, most) => limiter(keyOf(key, "global"), most), clock);
+  const places: Places = isLearned ? counted : fixedPlaces();
   const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
   const safeActor = guarded("the actor of limitConnections", actor, actorTimeoutMs, clock);
   const found = (key: string, remaining: number | undefined): Outcome<CountedRule> => {
-    const decision = placeDecision(name, limit, remaining);
+    const decision = placeDecision(name, counted.limit, remaining);
     return { rule, actor: key, allowed: decision.allowed, decision };
   };
   const place: PlaceLimit = {
@@ -124,7 +143,7 @@ export function limitConnections(limit: number, options: ConnectionsOptions = {}
     enter: (request, report) =>
       chain(safeActor(request, report), (value) => {
         const key = localKey(value, address, request);
-        return chain(places.take({ key, limit, maxAgeMs }), (taken) => ({
+        return chain(places.take({ key, limit: counted.limit, maxAgeMs }), (taken) => ({
           outcome: found(key, taken?.remaining),
           place: taken,
         }));
@@ -132,8 +151,8 @@ export function limitConnections(limit: number, options: ConnectionsOptions = {}
     look: (request) =>
       chain(safeActor(request), (value) => {
         const key = localKey(value, address, request);
-        return chain(places.takenOf(key, limit), (taken) =>
-          found(key, taken < limit ? limit - taken : undefined),
+        return chain(places.takenOf(key, counted.limit), (taken) =>
+          found(key, taken < counted.limit ? counted.limit - taken : undefined),
         );
       }),
   };

@@ -1,4 +1,4 @@
-import { ConcurrencyLimiter } from "smooth-limiter";
+import { adaptive, aimd, ConcurrencyLimiter, type EndedCall } from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
@@ -94,6 +94,43 @@ test("counts by the client's address by default; a request whose end is not repo
   );
   const { onClose: _, ...endless } = from("192.0.2.1");
   assert.ok((checker.check(endless) as CheckResult).allowed);
+});
+
+test("an adaptive limit counts all requests together, and learns from how long they take", async () => {
+  const clock = new FakeClock();
+  const heldMs: number[] = [];
+  let limit = 2;
+  const strategy = () => (call: EndedCall) => {
+    heldMs.push(call.endedMs - call.startedMs);
+    return limit;
+  };
+  const checker = limitConnections(adaptive({ max: 4, start: 2, strategy }), { clock });
+  const [one, two, three] = [under("ann"), under("bob"), under("cat")];
+  const check = ({ request }: { request: GatewayRequest }) => checker.check(request) as CheckResult;
+  assert.equal([check(one).allowed, check(two).allowed, check(three).allowed], [true, true, false]);
+  await clock.advance(30);
+  limit = 3;
+  one.end();
+  assert.equal(heldMs, [30]);
+  const { allowed, outcomes } = check(three);
+  assert.ok(allowed);
+  assert.equal([outcomes[0]?.decision.limit, outcomes[0]?.decision.remaining], [3, 1]);
+});
+
+test("under an adaptive limit a request that is never reported as over teaches nothing", async () => {
+  const clock = new FakeClock();
+  const limit = adaptive({ max: 1, strategy: aimd() });
+  const checker = limitConnections(limit, { clock, maxAgeMs: 1000 });
+  const passes = () => (checker.check(under("ann").request) as CheckResult).allowed;
+  assert.equal([passes(), passes()], [true, false]);
+  await clock.advance(1000);
+  assert.ok(passes());
+});
+
+test("an adaptive limit takes no option that is about actors", () => {
+  const limit = adaptive({ max: 4 });
+  assert.throws(() => limitConnections(limit, { actor: who }), /together: leave out actor$/);
+  assert.throws(() => limitConnections(limit, { ipv6Prefix: 48 }), /leave out ipv6Prefix/);
 });
 
 test("bad arguments", () => {

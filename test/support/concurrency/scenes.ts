@@ -93,7 +93,7 @@ export interface Result {
   readonly p99Ms: number;
   /** For each client, its fraction of these calls. */
   readonly shares: readonly number[];
-  /** How long after `CHANGE_MS` rate and latency are good again for 2 s, s. */
+  /** How long after `CHANGE_MS` rate and latency are good again, for four windows of 500 ms in a row, s. */
   readonly recoveryS: (best: Result, unloaded: Result) => number;
   readonly p50Ms: number;
   readonly run: ModelRun;
@@ -113,11 +113,12 @@ export function resultOf(scene: JudgedScene, limit: Limit, seed: number): Result
     return good.filter((call) => call.client === client).length / good.length;
   });
   const recoveryS = (best: Result, unloaded: Result) => {
+    let good = 0;
     for (let ms = CHANGE_MS; ms < scene.durationMs; ms += 500) {
-      const now = within(ms, ms + 2000);
-      if (now.rate >= 0.9 * best.rate && now.quantile(0.5) <= 2 * unloaded.p50Ms) {
-        return (ms - CHANGE_MS) / 1000;
-      }
+      const now = within(ms, ms + 500);
+      const isGood = now.rate >= 0.8 * best.rate && now.quantile(0.5) <= 2 * unloaded.p50Ms;
+      good = isGood ? good + 1 : 0;
+      if (good === 4) return (ms - 1500 - CHANGE_MS) / 1000;
     }
     return Infinity;
   };
