@@ -1,14 +1,10 @@
 /**
  * Does an adaptive concurrency limit come near the best fixed one? First in virtual time, against servers whose capacity is
- * known (the test runs the same scenes); then against a real server with a pool of four workers, from its clients'
- * side and, in the gateway, from its own.
+ * known (the test runs the same scenes); then against a real server with a pool of four workers. The gateway's
+ * benchmark `adaptive-connections` has the limit on the server's side.
  */
-import { createServer, type RequestListener, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
 import { adaptive, aimd, ConcurrencyLimiter, RateLimiter } from "smooth-limiter";
 import { limitedFetch } from "smooth-limiter/fetch";
-import { limitConnections, nodeGateway } from "smooth-limiter-gateway";
 import {
   bestFixed,
   CALLERS,
@@ -19,7 +15,17 @@ import {
   unloaded,
   usualAimd,
 } from "../test/support/concurrency/scenes.ts";
-import { short } from "./lib/options.ts";
+import {
+  CAPACITY,
+  DURATION_MS,
+  describe,
+  listen,
+  poolOfWorkers,
+  SERVICE_MS,
+  type Success,
+  stop,
+  WORKERS,
+} from "./lib/pool-server.ts";
 import { table, target, times } from "./lib/report.ts";
 
 const SEED = 1;
@@ -59,54 +65,6 @@ table(
 );
 target("at least 0.95 × the rate of the best fixed limit", lowest >= 0.95, times(lowest));
 target("p99 at most 2 × that of a server without a queue", slowest <= 2, times(slowest));
-
-const WORKERS = 4;
-const SERVICE_MS = 25;
-const CAPACITY = (1000 * WORKERS) / SERVICE_MS;
-const DURATION_MS = short ? 5000 : 15_000;
-/** The first part is for learning. */
-const JUDGED_FROM_MS = DURATION_MS / 3;
-
-/** Handles requests with four workers and one queue; it does not notice that a client has given up. */
-function poolOfWorkers(): RequestListener {
-  const waiting: (() => void)[] = [];
-  let busy = 0;
-  return async (_request, response) => {
-    if (busy >= WORKERS) await new Promise<void>((start) => waiting.push(start));
-    else busy += 1;
-    await sleep(SERVICE_MS);
-    const next = waiting.shift();
-    if (next === undefined) busy -= 1;
-    else next();
-    response.end("done");
-  };
-}
-
-async function listen(listener: RequestListener): Promise<{ server: Server; url: string }> {
-  const server = createServer(listener);
-  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
-  return { server, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/` };
-}
-
-async function stop(server: Server): Promise<void> {
-  server.closeAllConnections();
-  await new Promise((closed) => server.close(closed));
-}
-
-/** How long the requests took that succeeded, and when they did, ms. */
-interface Success {
-  readonly atMs: number;
-  readonly tookMs: number;
-}
-
-function describe(successes: readonly Success[]): { rate: number; cells: string[] } {
-  const judged = successes.filter(({ atMs }) => atMs >= JUDGED_FROM_MS && atMs < DURATION_MS);
-  const tookMs = judged.map((one) => one.tookMs).sort((a, b) => a - b);
-  const rate = (1000 * judged.length) / (DURATION_MS - JUDGED_FROM_MS);
-  const p99Ms = tookMs[Math.floor(0.99 * tookMs.length)];
-  const cells = [`${rate.toFixed(0)}/s`, p99Ms === undefined ? "–" : `${p99Ms.toFixed(0)} ms`];
-  return { rate, cells };
-}
 
 /** Requests through `limitedFetch`, with retries, by callers that each wait for their answer. */
 async function clientSide(limiter: ConcurrencyLimiter | undefined): Promise<readonly Success[]> {
@@ -161,56 +119,4 @@ const nearFixed =
   (ofClients["adaptive({ max: 300 })"] as number) /
   (ofClients["fixed: 4, the number of workers"] as number);
 target("at least 0.9 × the answers under a fixed limit of 4", nearFixed >= 0.9, times(nearFixed));
-
-/** Requests at twice the capacity, whether or not earlier ones are answered; each is given up after a second. */
-async function serverSide(listener: RequestListener): Promise<readonly Success[]> {
-  const { server, url } = await listen(listener);
-  const began = performance.now();
-  const now = () => performance.now() - began;
-  const successes: Success[] = [];
-  let refusalsWithoutTime = 0;
-  const ask = async () => {
-    const sent = now();
-    const response = await fetch(url, { signal: AbortSignal.timeout(1000) });
-    await response.text();
-    if (response.ok) successes.push({ atMs: now(), tookMs: now() - sent });
-    else if (!response.headers.has("retry-after")) refusalsWithoutTime += 1;
-  };
-  // a request that is given up rejects with a TimeoutError; one that could not be sent counts as one too
-  const asked: Promise<void>[] = [];
-  while (now() < DURATION_MS) {
-    while (asked.length < (2 * CAPACITY * now()) / 1000) asked.push(ask().catch(() => {}));
-    await sleep(2);
-  }
-  await Promise.all(asked);
-  if (refusalsWithoutTime > 0) throw new Error("a refusal has no Retry-After");
-  await stop(server);
-  return successes;
-}
-
-console.log(
-  "\nthe same server at twice its capacity, guarded by the gateway; clients give up after 1 s",
-);
-const guard = (limit: Parameters<typeof limitConnections>[0], options = {}) => {
-  return nodeGateway(limitConnections(limit, options), poolOfWorkers(), { status: 503 });
-};
-const guarded: Record<string, number> = {};
-const serverRows: string[][] = [];
-for (const [name, listener] of [
-  ["no limit", poolOfWorkers()],
-  ["limitConnections(4)", guard(4)],
-  ["limitConnections(adaptive({ max: 300 }))", guard(adaptive({ max: 300 }))],
-] as const) {
-  const { rate, cells } = describe(await serverSide(listener));
-  guarded[name] = rate;
-  serverRows.push([name, ...cells]);
-}
-table(["limit of the server", "answers", "p99 of an answer"], serverRows);
-const served = (guarded["limitConnections(adaptive({ max: 300 }))"] as number) / CAPACITY;
-const unguarded = (guarded["no limit"] as number) / CAPACITY;
-target(
-  "answers at twice the capacity: at least 0.8 × the capacity, and more than without a limit",
-  served >= 0.8 && served > unguarded,
-  `${times(served)}, without a limit ${times(unguarded)}`,
-);
 process.exit();

@@ -86,7 +86,9 @@ test("run: what it returns is a sample, a time-out an overload, another error no
   );
   const isOverload = (error: unknown) => (error as { status?: number }).status === 429;
   await failure(() =>
-    limiter.run(() => Promise.reject(Object.assign(new Error(), { status: 429 })), { isOverload }),
+    limiter.run(() => Promise.reject(Object.assign(new Error("refused"), { status: 429 })), {
+      isOverload,
+    }),
   );
   await failure(() => limiter.run(() => Promise.reject(timeout), { isOverload }));
   assert.equal(
@@ -101,7 +103,9 @@ test("an isOverload that throws leaks no slot", async () => {
   const isOverload = () => {
     throw new Error("in isOverload");
   };
-  const error = await failure(() => limiter.run(() => Promise.reject(new Error()), { isOverload }));
+  const error = await failure(() =>
+    limiter.run(() => Promise.reject(new Error("of fn")), { isOverload }),
+  );
   assert.match(String(error), "in isOverload");
   assert.is(limiter.active, 0);
 });
