@@ -1,11 +1,13 @@
 import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
 import { checkObject, checkOneOf } from "../ground/check.ts";
-import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
+import type { Host } from "./host.ts";
+import { gatewayFilter, type HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
-import { NodeGatewayRequest, pace } from "./node.ts";
+import { pace } from "./node.ts";
 import type { NodeRequest, NodeResponse } from "./node-messages.ts";
+import { NodeGatewayRequest } from "./node-request.ts";
 
 export interface FastifyGatewayOptions extends HostOptions {
   /** From `createGateway` or `limitConnections`. */
@@ -75,7 +77,10 @@ function plug(
   { gateway, ...options }: FastifyGatewayOptions,
   done: Done,
 ): void {
-  plugWith(() => instance.addHook("onRequest", hookOf(new HostFilter(gateway, options))), done);
+  plugWith(
+    () => instance.addHook("onRequest", hookOf(gatewayFilter(HOST, gateway, options))),
+    done,
+  );
 }
 
 /** Runs the work of a plugin: an error that it throws would end the process. */
@@ -142,12 +147,12 @@ function limitOrPlug(
   options: HostLimitOptions<FastifyRequest> | FastifyLimitOptions = {},
   done?: Done,
 ): FastifyHook | undefined {
-  if (done === undefined) return hookOf(limitFilter(of as Limiter | LimiterByKey, options));
+  if (done === undefined) return hookOf(limitFilter(HOST, of as Limiter | LimiterByKey, options));
   const { limiter, hook = "onRequest", ...rest } = options as FastifyLimitOptions;
   const instance = of as FastifyInstance;
   plugWith(() => {
     checkOneOf("hook", hook, HOOKS);
-    const usual = handlerOf(limitFilter(limiter, rest));
+    const usual = handlerOf(limitFilter(HOST, limiter, rest));
     const skip: Handler = (_request, _reply, first, second) => ((second ?? first) as Done)();
     const own = new WeakMap<object, Handler>();
     /** Returns what a route says of itself; routes with the same object share its count. */
@@ -158,7 +163,7 @@ function limitOrPlug(
       const known = own.get(route);
       if (known !== undefined) return known;
       const { limiter: other = limiter, ...more } = route as FastifyRouteLimit;
-      const made = handlerOf(limitFilter(other, { ...rest, ...more }));
+      const made = handlerOf(limitFilter(HOST, other, { ...rest, ...more }));
       own.set(route, made);
       return made;
     };
@@ -208,22 +213,13 @@ function asHook(handler: Handler): FastifyHook {
   return handler as unknown as FastifyHook;
 }
 
-function hookOf(filter: HostFilter): FastifyHook {
+function hookOf(filter: HostFilter<Call>): FastifyHook {
   return asHook(handlerOf(filter));
 }
 
-function handlerOf(filter: HostFilter): Handler {
-  return (request, reply, first, second) => {
-    const next = (second ?? first) as Done;
-    const { raw } = request;
-    const seen = new NodeGatewayRequest(raw, reply.raw, raw.originalUrl ?? raw.url, request);
-    const action = filter.ask(seen, raw);
-    if (action instanceof Promise) {
-      action.then((late) => {
-        if (carryOut(late, reply)) next();
-      }, next);
-    } else if (carryOut(action, reply)) next();
-  };
+function handlerOf(filter: HostFilter<Call>): Handler {
+  return (request, reply, first, second) =>
+    void filter.serve({ request, reply, done: (second ?? first) as Done });
 }
 
 /**
@@ -241,20 +237,31 @@ const LOWER_CASE: Readonly<Record<string, string>> = {
   "X-RateLimit-Reset": "x-ratelimit-reset",
 };
 
-function carryOut(action: HostAction, reply: FastifyReply): boolean {
-  if (reply.sent) return false;
-  if (action === undefined) {
-    reply.hijack(); // the request is over: no response can be sent
-    return false;
-  }
-  if (action.answer === undefined) {
-    for (const field of action.fields) reply.header(LOWER_CASE[field[0]] ?? field[0], field[1]);
-    pace(action, reply.raw);
-    return true;
-  }
-  const { status, headers, body } = action.answer;
-  reply.code(status);
-  reply.headers({ ...headers });
-  reply.send(body);
-  return false;
+interface Call {
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+  readonly done: Done;
 }
+
+const HOST: Host<Call> = {
+  request({ request, reply }) {
+    const { raw } = request;
+    return new NodeGatewayRequest(raw, reply.raw, raw.originalUrl ?? raw.url, request);
+  },
+  isAnswered: ({ reply }) => reply.sent,
+  pass({ reply, done }, { fields, paces }) {
+    for (const field of fields) reply.header(LOWER_CASE[field[0]] ?? field[0], field[1]);
+    pace(reply.raw, paces);
+    done();
+  },
+  answer({ reply }, { status, headers, body }) {
+    reply.code(status);
+    reply.headers({ ...headers });
+    reply.send(body);
+  },
+  drop({ reply }) {
+    // Fastify waits for a response that cannot be sent any more
+    if (!reply.sent) reply.hijack();
+  },
+  fail: ({ done }, error) => done(error as Error),
+};

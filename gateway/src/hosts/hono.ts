@@ -1,8 +1,10 @@
 import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
 import { checkFunction } from "../ground/check.ts";
-import { FetchGatewayRequest, peerOf, responseOf, SWITCHING_PROTOCOLS } from "./fetch.ts";
-import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
+import { responseOf, SWITCHING_PROTOCOLS } from "./fetch.ts";
+import { FetchGatewayRequest, peerOf } from "./fetch-request.ts";
+import type { Host } from "./host.ts";
+import { gatewayFilter, type HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
 import { pacedBody } from "./paced-response.ts";
@@ -41,7 +43,7 @@ export function honoGateway(
   gateway: Checker,
   options: HonoGatewayOptions = {},
 ): (context: HonoContext, next: () => Promise<void>) => Promise<Response | undefined> {
-  return middleware(new HostFilter(gateway, options, MORE), options);
+  return middleware(gatewayFilter(HOST, gateway, options), options);
 }
 
 /** See `HonoGatewayOptions`. */
@@ -67,40 +69,57 @@ export function honoLimit<Context extends HonoContext = HonoContext>(
   limiter: Limiter | LimiterByKey,
   options: HonoLimitOptions<Context> = {},
 ): (context: HonoContext, next: () => Promise<void>) => Promise<Response | undefined> {
-  const filter = limitFilter(limiter, options, {
-    more: MORE,
-    attach: (raw, verdict) => {
-      (raw as { set(name: string, value: unknown): void }).set("rateLimit", verdict);
-    },
-  });
-  return middleware(filter, options);
+  return middleware(limitFilter(HOST, limiter, options), options);
 }
 
-const MORE = ["remoteAddress"];
+interface Call {
+  readonly context: HonoContext;
+  readonly seen: FetchGatewayRequest;
+  next(): Promise<void>;
+}
 
-function middleware(filter: HostFilter, options: Pick<HonoGatewayOptions, "remoteAddress">) {
+const HOST: Host<Call, Response | undefined> = {
+  options: ["remoteAddress"],
+  request: ({ seen }) => seen,
+  isAnswered: () => false,
+  async pass({ context, seen, next }, { fields, paces }) {
+    await next();
+    // set afterwards, because a handler may have returned a Response of its own
+    if (context.res.status !== SWITCHING_PROTOCOLS) {
+      for (const [name, value] of fields) context.header(name, value);
+    }
+    const closing = seen.closing(pacedBody(context.res, paces));
+    if (closing !== context.res) context.res = closing;
+    return undefined;
+  },
+  answer: ({ seen }, answer) => seen.closing(responseOf(answer)),
+  drop: ({ seen }) => seen.gone(),
+  fail(_, error) {
+    throw error;
+  },
+  attach({ context }, verdict) {
+    (context as HonoContext & { set(name: string, value: unknown): void }).set(
+      "rateLimit",
+      verdict,
+    );
+  },
+};
+
+function middleware(
+  filter: HostFilter<Call, Response | undefined>,
+  options: Pick<HonoGatewayOptions, "remoteAddress">,
+) {
   const { remoteAddress = ({ req, env }) => peerOf(req.raw, env, Object(env).server) } = options;
   checkFunction("remoteAddress", remoteAddress);
   return async (context: HonoContext, next: () => Promise<void>): Promise<Response | undefined> => {
     const { req, env } = context;
     const peer = () => remoteAddress(context);
     const seen = new FetchGatewayRequest(req.raw, peer, context, [env, Object(env).server]);
-    let action: HostAction;
     try {
-      action = await filter.ask(seen, context);
-      if (action === undefined) return seen.gone();
-      if (action.answer !== undefined) return seen.closing(responseOf(action.answer));
-      await next();
+      return await filter.serve({ context, seen, next });
     } catch (error) {
       seen.fail();
       throw error;
     }
-    // set afterwards, because a handler may have returned a Response of its own
-    if (context.res.status !== SWITCHING_PROTOCOLS) {
-      for (const [name, value] of action.fields) context.header(name, value);
-    }
-    const closing = seen.closing(pacedBody(context.res, action.paces));
-    if (closing !== context.res) context.res = closing;
-    return undefined;
   };
 }

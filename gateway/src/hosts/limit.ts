@@ -65,7 +65,7 @@ export function limitRequests<Raw = unknown>(
 
 type Limit = Charge["limit"];
 
-class LimitChecker implements Checker {
+export class LimitChecker implements Checker {
   readonly limiter: Limiter | LimiterByKey;
   readonly #pipeline = new Pipeline();
   readonly #name: string;
