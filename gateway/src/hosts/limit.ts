@@ -67,7 +67,7 @@ type Limit = Charge["limit"];
 
 export class LimitChecker implements Checker {
   readonly limiter: Limiter | LimiterByKey;
-  readonly #pipeline = new Pipeline();
+  readonly #pipeline: Pipeline;
   readonly #name: string;
   readonly #longestWaitMs: number;
   readonly #address: AddressActor;
@@ -130,6 +130,8 @@ export class LimitChecker implements Checker {
         clock,
       });
     };
+    const deciding = { timeoutMs: timeoutMs + maxWaitMs, clock };
+    this.#pipeline = new Pipeline(deciding);
     const isKeyed = isByKey(limiter) || typeof limit === "function";
     const byAddress: GuardedCall<string> = (request) => this.#address(request);
     if (key !== undefined) this.#key = guard("key", key, "is counted by its address", readKey);
@@ -148,8 +150,7 @@ export class LimitChecker implements Checker {
       name: "what limit returned",
       instead: "the request has the limiter's own limit",
       read: () => {},
-      timeoutMs: timeoutMs + maxWaitMs,
-      clock,
+      ...deciding,
     });
     if (count !== "all")
       this.#settling = settling(typeof count === "function" ? count : COUNTS[count]);
