@@ -44,10 +44,16 @@ const SKIP = "smooth-limiter:skip";
 /**
  * Gives a controller or a route a limit of its own, in place of that of the module. Routes of one controller share it.
  *
+ * @throws RangeError or TypeError that names the option, its bound and what it got
  * @example
  * \@RateLimit({ limiter: searches, key: (req) => req.user.id })
  */
-export const RateLimit = Reflector.createDecorator<RateLimitOptions>();
+export const RateLimit = Reflector.createDecorator<RateLimitOptions, RateLimitOptions>({
+  transform(options) {
+    filterOf(options); // a mistake fails the start, and not the first request
+    return options;
+  },
+});
 
 /** Leaves a controller or a route out: `@SkipRateLimit()`. */
 export const SkipRateLimit = (): MethodDecorator & ClassDecorator => SetMetadata(SKIP, true);
@@ -109,7 +115,7 @@ export class RateLimitGuard implements CanActivate {
   constructor(reflector: Reflector, usual?: AnyOptions) {
     this.#reflector = reflector;
     this.#usual = usual;
-    if (usual !== undefined) this.#filterOf(usual);
+    if (usual !== undefined) filterOf(usual);
   }
 
   async canActivate(context: ExecutionContext): Promise<boolean> {
@@ -118,7 +124,7 @@ export class RateLimitGuard implements CanActivate {
     if (options === undefined) return true;
     const http = context.switchToHttp();
     const call: Call = { request: http.getRequest(), reply: http.getResponse() };
-    await this.#filterOf(options).serve(call);
+    await filterOf(options).serve(call);
     return true;
   }
 
@@ -131,22 +137,21 @@ export class RateLimitGuard implements CanActivate {
     }
     return this.#usual;
   }
-
-  /** One for each decorator, so that routes of one controller share its count. */
-  #filterOf(options: AnyOptions): HostFilter<Call> {
-    let filter = filters.get(checkObject("options", options) as AnyOptions);
-    if (filter === undefined) {
-      filter = filterOf(options);
-      filters.set(options, filter);
-    }
-    return filter;
-  }
 }
 
 /** Those of all guards: a request that passes two of them is counted once. */
-const filters = new WeakMap<AnyOptions, HostFilter<Call>>();
+const filters = new WeakMap<object, HostFilter<Call>>();
 
+/** One for each decorator, so that routes of one controller share its count. */
 function filterOf(options: AnyOptions): HostFilter<Call> {
+  const known = filters.get(checkObject("options", options));
+  if (known !== undefined) return known;
+  const made = newFilter(options);
+  filters.set(options, made);
+  return made;
+}
+
+function newFilter(options: AnyOptions): HostFilter<Call> {
   if ("gateway" in options) {
     const { gateway, ...rest } = options;
     return gatewayFilter(HOST, gateway, rest);
