@@ -77,10 +77,13 @@ function plug(
   { gateway, ...options }: FastifyGatewayOptions,
   done: Done,
 ): void {
-  plugWith(
-    () => instance.addHook("onRequest", hookOf(gatewayFilter(HOST, gateway, options))),
-    done,
-  );
+  plugWith(() => {
+    const filter = gatewayFilter(HOST, gateway, options);
+    instance.addHook(
+      "onRequest",
+      hookOf(() => filter),
+    );
+  }, done);
 }
 
 /** Runs the work of a plugin: an error that it throws would end the process. */
@@ -147,23 +150,25 @@ function limitOrPlug(
   options: HostLimitOptions<FastifyRequest> | FastifyLimitOptions = {},
   done?: Done,
 ): FastifyHook | undefined {
-  if (done === undefined) return hookOf(limitFilter(HOST, of as Limiter | LimiterByKey, options));
+  if (done === undefined) {
+    const filter = limitFilter(HOST, of as Limiter | LimiterByKey, options);
+    return hookOf(() => filter);
+  }
   const { limiter, hook = "onRequest", ...rest } = options as FastifyLimitOptions;
   const instance = of as FastifyInstance;
   plugWith(() => {
     checkOneOf("hook", hook, HOOKS);
-    const usual = handlerOf(limitFilter(HOST, limiter, rest));
-    const skip: Handler = (_request, _reply, first, second) => ((second ?? first) as Done)();
-    const own = new WeakMap<object, Handler>();
-    /** Returns what a route says of itself; routes with the same object share its count. */
-    const limitOf = (said: unknown): Handler => {
-      if (said === false) return skip;
+    const usual = limitFilter(HOST, limiter, rest);
+    const own = new WeakMap<object, HostFilter<Call>>();
+    /** Returns the limit that a route states, undefined for none; routes with the same object share its count. */
+    const limitOf = (said: unknown): HostFilter<Call> | undefined => {
+      if (said === false) return undefined;
       if (said === undefined || said === true) return usual;
       const route = checkObject("config.rateLimit", said);
       const known = own.get(route);
       if (known !== undefined) return known;
       const { limiter: other = limiter, ...more } = route as FastifyRouteLimit;
-      const made = handlerOf(limitFilter(HOST, other, { ...rest, ...more }));
+      const made = limitFilter(HOST, other, { ...rest, ...more });
       own.set(route, made);
       return made;
     };
@@ -177,10 +182,7 @@ function limitOrPlug(
     });
     instance.addHook(
       hook,
-      asHook((request, reply, first, second) => {
-        const limit = mayDiffer ? limitOf(rateLimitOf(request.routeOptions?.config)) : usual;
-        limit(request, reply, first, second);
-      }),
+      hookOf((request) => (mayDiffer ? limitOf(rateLimitOf(request.routeOptions?.config)) : usual)),
     );
   }, done);
   return undefined;
@@ -198,28 +200,16 @@ function rateLimitOf(config: unknown): unknown {
   return (config as { readonly rateLimit?: unknown } | undefined)?.rateLimit;
 }
 
-/**
- * A hook with named arguments, because rest parameters take longer and it is on the path of every
- * request. `done` is the last argument.
- */
-type Handler = (
-  request: FastifyRequest,
-  reply: FastifyReply,
-  first: unknown,
-  second?: unknown,
-) => void;
-
-function asHook(handler: Handler): FastifyHook {
-  return handler as unknown as FastifyHook;
-}
-
-function hookOf(filter: HostFilter<Call>): FastifyHook {
-  return asHook(handlerOf(filter));
-}
-
-function handlerOf(filter: HostFilter<Call>): Handler {
-  return (request, reply, first, second) =>
-    void filter.serve({ request, reply, done: (second ?? first) as Done });
+/** @param filterFor returns undefined if the request passes unfiltered */
+function hookOf(filterFor: (request: FastifyRequest) => HostFilter<Call> | undefined): FastifyHook {
+  // with named arguments, because rest parameters take longer. `done` is the last argument
+  const hook = (request: FastifyRequest, reply: FastifyReply, first: unknown, second?: unknown) => {
+    const done = (second ?? first) as Done;
+    const filter = filterFor(request);
+    if (filter === undefined) done();
+    else void filter.serve({ request, reply, done });
+  };
+  return hook as unknown as FastifyHook;
 }
 
 /**

@@ -82,54 +82,68 @@ export function fetchLimit<
   return wrap(limitFilter(HOST, limiter, options), handler, options);
 }
 
-interface Call {
+/** What a handler in the style of `fetch` gets, with a way to go on. */
+export interface FetchCall {
   readonly seen: FetchGatewayRequest;
-  next(): Response | undefined | Promise<Response | undefined>;
+  next(): unknown;
 }
 
-const HOST: Host<Call, Response | undefined> = {
+/** What all servers in the style of `fetch` share. */
+export const FETCH = {
   options: ["remoteAddress"],
-  request: ({ seen }) => seen,
+  request: ({ seen }: FetchCall) => seen,
   isAnswered: () => false,
-  async pass({ seen, next }, { fields, paces }) {
-    const response = await next();
-    if (response !== undefined) return seen.closing(withFields(pacedBody(response, paces), fields));
-    seen.close();
-    return response;
-  },
-  answer: ({ seen }, answer) => seen.closing(responseOf(answer)),
-  drop: ({ seen }) => seen.gone(),
-  fail(_, error) {
+  answer: ({ seen }: FetchCall, answer: Answer) => seen.closing(responseOf(answer)),
+  drop: ({ seen }: FetchCall) => seen.gone(),
+  fail(_: FetchCall, error: unknown): never {
     throw error;
   },
 };
 
-function wrap<Context extends readonly unknown[], Answered extends Response | undefined>(
+const HOST: Host<FetchCall, Response | undefined> = {
+  ...FETCH,
+  async pass({ seen, next }, { fields, paces }) {
+    const response = (await next()) as Response | undefined;
+    if (response !== undefined) return seen.closing(withFields(pacedBody(response, paces), fields));
+    seen.close();
+    return response;
+  },
+};
+
+/** Has a filter decide about a request; an error ends the request. */
+export async function served<Call extends FetchCall>(
   filter: HostFilter<Call, Response | undefined>,
+  call: Call,
+): Promise<Response | undefined> {
+  try {
+    return await filter.serve(call);
+  } catch (error) {
+    call.seen.fail();
+    throw error;
+  }
+}
+
+function wrap<Context extends readonly unknown[], Answered extends Response | undefined>(
+  filter: HostFilter<FetchCall, Response | undefined>,
   handler: (request: Request, ...context: Context) => Answered | Promise<Answered>,
   options: Pick<FetchHostOptions<Context>, "remoteAddress">,
 ): (request: Request, ...context: Context) => Promise<Answered | Response> {
   checkFunction("handler", handler);
   const { remoteAddress = peerOf } = options;
   checkFunction("remoteAddress", remoteAddress);
-  return async (request, ...context) => {
+  return (request, ...context) => {
     const peer = () => remoteAddress(request, ...context);
     const seen = new FetchGatewayRequest(request, peer, request, context);
-    try {
-      const next = () => handler(request, ...context);
-      // there is no response only where the handler has returned none
-      return (await filter.serve({ seen, next })) as Answered | Response;
-    } catch (error) {
-      seen.fail();
-      throw error;
-    }
+    const next = () => handler(request, ...context);
+    // there is no response only where the handler has returned none
+    return served(filter, { seen, next }) as Promise<Answered | Response>;
   };
 }
 
 /** Statuses for which a `Response` accepts no body, not even an empty one. */
 const WITHOUT_BODY = [204, 205, 304];
 
-export function responseOf({ status, headers, body }: Answer): Response {
+function responseOf({ status, headers, body }: Answer): Response {
   const hasBody = !WITHOUT_BODY.includes(status);
   return new Response(hasBody ? body : null, { status, headers: { ...headers } });
 }

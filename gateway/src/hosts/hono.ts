@@ -1,7 +1,7 @@
 import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
 import { checkFunction } from "../ground/check.ts";
-import { responseOf, SWITCHING_PROTOCOLS } from "./fetch.ts";
+import { FETCH, type FetchCall, SWITCHING_PROTOCOLS, served } from "./fetch.ts";
 import { FetchGatewayRequest, peerOf } from "./fetch-request.ts";
 import type { Host } from "./host.ts";
 import { gatewayFilter, type HostFilter, type HostOptions } from "./host-filter.ts";
@@ -72,16 +72,12 @@ export function honoLimit<Context extends HonoContext = HonoContext>(
   return middleware(limitFilter(HOST, limiter, options), options);
 }
 
-interface Call {
+interface Call extends FetchCall {
   readonly context: HonoContext;
-  readonly seen: FetchGatewayRequest;
-  next(): Promise<void>;
 }
 
 const HOST: Host<Call, Response | undefined> = {
-  options: ["remoteAddress"],
-  request: ({ seen }) => seen,
-  isAnswered: () => false,
+  ...FETCH,
   async pass({ context, seen, next }, { fields, paces }) {
     await next();
     // set afterwards, because a handler may have returned a Response of its own
@@ -91,11 +87,6 @@ const HOST: Host<Call, Response | undefined> = {
     const closing = seen.closing(pacedBody(context.res, paces));
     if (closing !== context.res) context.res = closing;
     return undefined;
-  },
-  answer: ({ seen }, answer) => seen.closing(responseOf(answer)),
-  drop: ({ seen }) => seen.gone(),
-  fail(_, error) {
-    throw error;
   },
   attach({ context }, verdict) {
     (context as HonoContext & { set(name: string, value: unknown): void }).set(
@@ -111,15 +102,10 @@ function middleware(
 ) {
   const { remoteAddress = ({ req, env }) => peerOf(req.raw, env, Object(env).server) } = options;
   checkFunction("remoteAddress", remoteAddress);
-  return async (context: HonoContext, next: () => Promise<void>): Promise<Response | undefined> => {
+  return (context: HonoContext, next: () => Promise<void>): Promise<Response | undefined> => {
     const { req, env } = context;
     const peer = () => remoteAddress(context);
     const seen = new FetchGatewayRequest(req.raw, peer, context, [env, Object(env).server]);
-    try {
-      return await filter.serve({ context, seen, next });
-    } catch (error) {
-      seen.fail();
-      throw error;
-    }
+    return served(filter, { context, seen, next });
   };
 }
