@@ -1,6 +1,7 @@
 /** Rules that limit how many requests are in progress at once. */
 import { systemClock } from "smooth-limiter";
 import { type RedisClient, RedisConcurrencyLimiter } from "smooth-limiter/redis";
+import { type ActorValue, overrideOf } from "../actors/actor-value.ts";
 import type { Report } from "../actors/guarded.ts";
 import { keyOfActor } from "../actors/key.ts";
 import { type Maybe, settled } from "../ground/maybe.ts";
@@ -33,15 +34,15 @@ export class PlaceRule extends CompiledRule<ConnectionRule> implements PlaceLimi
   }
 
   enter(request: GatewayRequest, report?: Report): Maybe<Entered<ConnectionRule> | undefined> {
-    return this.resolve(request, report, (actor, isKnown) => {
-      const take = () => enterPlace(this.#places, this.#placeFor(actor, isKnown));
+    return this.resolve(request, report, (actor) => {
+      const take = () => enterPlace(this.#places, this.#placeFor(actor));
       return this.rule.mode === "shadow" ? settled(take) : take();
     });
   }
 
   look(request: GatewayRequest): Maybe<Outcome<ConnectionRule> | undefined> {
-    return this.resolve(request, undefined, (actor, isKnown) =>
-      lookAtPlace(this.#places, this.#placeFor(actor, isKnown)),
+    return this.resolve(request, undefined, (actor) =>
+      lookAtPlace(this.#places, this.#placeFor(actor)),
     );
   }
 
@@ -49,11 +50,11 @@ export class PlaceRule extends CompiledRule<ConnectionRule> implements PlaceLimi
     return this.#places.close();
   }
 
-  #placeFor(actor: string, isKnown: boolean): CountedPlace<ConnectionRule> {
+  #placeFor(actor: ActorValue): CountedPlace<ConnectionRule> {
     const { rule } = this;
     const { maxAgeMs = Infinity, scope } = rule;
-    const limit = (isKnown ? this.#overrides.get(actor) : undefined) ?? rule.connections;
-    return { rule, actor, key: keyOfActor(actor, isKnown, scope), limit, maxAgeMs };
+    const limit = overrideOf(this.#overrides, actor) ?? rule.connections;
+    return { rule, actor: actor.value, key: keyOfActor(actor, scope), limit, maxAgeMs };
   }
 }
 
