@@ -54,12 +54,25 @@ const GROUPS: Readonly<
   ],
   Reference: [
     ["docs/README", "By question"],
-    "docs/api",
     ["docs/guarantees", "Guarantees"],
     "docs/glossary",
     ["bench/RESULTS", "Benchmarks"],
     ["bench/README", "How they are measured"],
     ["examples/README", "Examples"],
+  ],
+  API: [
+    ["docs/api", "All names"],
+    "docs/api/core",
+    "docs/api/redis",
+    "docs/api/store",
+    "docs/api/postgres",
+    "docs/api/testing",
+    "docs/api/fetch",
+    "docs/api/llm",
+    "docs/api/p-queue",
+    "docs/api/pace",
+    "docs/api/streams",
+    "docs/api/streams-node",
   ],
   "Coming from": [
     ["docs/from-bottleneck", "bottleneck"],
@@ -86,7 +99,17 @@ const GROUPS: Readonly<
   ],
 };
 
-const FOLDERS = ["", "docs", "gateway", "gateway/docs", "cli", "cli/docs", "examples", "bench"];
+const FOLDERS = [
+  "",
+  "docs",
+  "docs/api",
+  "gateway",
+  "gateway/docs",
+  "cli",
+  "cli/docs",
+  "examples",
+  "bench",
+];
 
 const known = new Set(
   Object.values(GROUPS)

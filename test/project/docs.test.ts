@@ -24,7 +24,7 @@ for (const [folder, end] of [
 
 indexes.run();
 
-const docs = ["docs", "gateway/docs", "cli/docs"].flatMap((folder) =>
+const docs = ["docs", "docs/api", "gateway/docs", "cli/docs"].flatMap((folder) =>
   filesOf(folder, ".md").map((name) => join(folder, name)),
 );
 
