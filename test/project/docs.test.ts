@@ -57,6 +57,11 @@ for (const page of ["README.md", "docs/README.md", "gateway/README.md", "cli/REA
   );
 }
 
+links("docs/serverless.md shows the handler that examples/lambda.ts runs", () => {
+  const handler = readFileSync("examples/lib/lambda-handler.ts", "utf8");
+  assert.ok(readFileSync("docs/serverless.md", "utf8").includes(`\`\`\`ts\n${handler}\`\`\``));
+});
+
 links.run();
 
 testPages("pages", [
