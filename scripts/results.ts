@@ -86,7 +86,7 @@ if (args.length === 0) {
     stdio: "inherit",
   });
   if (status !== 0)
-    throw new Error("npm run outages failed: docs/availability.md has no new table");
+    throw new Error("npm run outages failed: docs/outage-bounds.md has no new table");
 }
 
 function introOf(results: string): string {

@@ -26,6 +26,7 @@ const browser = await chromium.launch({
 const PHONE = { viewport: { width: 320, height: 640 }, hasTouch: true };
 const PLAYGROUND = "/playground.html";
 const WITH_FIGURES = [
+  "/docs/how-it-works.html",
   "/docs/choose.html",
   "/docs/guarantees.html",
   "/docs/availability.html",
@@ -126,12 +127,44 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       burst: "docs/choose-numbers",
       glossary: "docs/glossary",
     };
+    // what users ask, in their words: the answer is among the first five
+    const questions = {
+      "retry after 429": "docs/fetch",
+      "why 429 with limit 10": "docs/troubleshooting",
+      "limit per user": "docs/per-key",
+      "share a limit between pods": "docs/kubernetes",
+      "redis down": "docs/availability",
+      "openai tokens per minute": "docs/llm",
+      "bytes per second upload": "docs/streams",
+      "cancel a waiting call": "docs/recipes",
+      "test without waiting": "docs/testing",
+      "migrate from bottleneck": "docs/from-bottleneck",
+      "cloudflare workers": "docs/serverless",
+      bullmq: "docs/bullmq",
+      "behind a proxy": "gateway/docs/actors",
+      "bundle size": "docs/api",
+      "concurrency and rate together": "docs/recipes",
+    };
     await onPage({}, async (page) => {
       await ready(page, "/");
       await page.locator(".VPNavBarSearch button").first().click();
       for (const [words, wanted] of Object.entries(pages)) {
         await page.locator("#localsearch-input").fill(words);
         await page.locator(`.VPLocalSearchBox .result[href*="/${wanted}"]`).first().waitFor();
+      }
+      for (const [words, wanted] of Object.entries(questions)) {
+        await page.locator("#localsearch-input").fill(words);
+        const first = "#localsearch-list > li:nth-child(-n + 5)";
+        await page
+          .locator(`${first} .result[href*="/${wanted}"]`)
+          .first()
+          .waitFor()
+          .catch(async () => {
+            const found = await page
+              .locator(`${first} .result`)
+              .evaluateAll((links) => links.map((each) => each.getAttribute("href")));
+            throw new Error(`"${words}" finds ${found.join(", ")}, not ${wanted}`);
+          });
       }
     });
   },
@@ -389,7 +422,20 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       }
       equal(
         found.sort(),
-        ["cancel", "double-burst", "fair", "redis-away", "warming-up"],
+        [
+          "algorithms",
+          "cancel",
+          "cancel",
+          "double-burst",
+          "double-burst",
+          "fair",
+          "keys",
+          "prepay",
+          "processes",
+          "redis-away",
+          "warming-up",
+          "warming-up",
+        ],
         "figures",
       );
     });

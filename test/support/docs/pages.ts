@@ -5,7 +5,6 @@ import { pathToFileURL } from "node:url";
 import { format } from "node:util";
 import * as assert from "uvu/assert";
 import { githubSlug } from "../../../site/.vitepress/github-slug.ts";
-import { packageLink } from "../../../site/.vitepress/package-link.ts";
 import { freshUrl } from "../redis/server.ts";
 import { suite } from "../suite.ts";
 
@@ -107,7 +106,10 @@ function compile(scratch: string): void {
   };
   writeFileSync(join(scratch, "not-installed.d.ts"), AMBIENT);
   writeFileSync(join(scratch, "tsconfig.json"), JSON.stringify(project));
-  const { status, stdout } = runNode(resolve("node_modules/typescript/bin/tsc"), "-p", scratch);
+  const { status, stdout } = runNode(
+    resolve("node_modules/typescript/bin/tsc"),
+    ...["-p", scratch, "--singleThreaded"],
+  );
   assert.is(status, 0, stdout);
 }
 
@@ -151,10 +153,9 @@ function deadLinks(page: string): string[] {
   return [...text.matchAll(/\]\(([^)\s]*)\)/g)]
     .map(([, link = ""]) => link)
     .filter((link) => {
-      const other = packageLink(link);
-      if (other === undefined && /^https?:/.test(link)) return false;
-      const [path = "", heading] = (other ?? link).split("#");
-      const file = other === undefined ? join(dirname(page), path || basename(page)) : path;
+      if (/^https?:/.test(link)) return false;
+      const [path = "", heading] = link.split("#");
+      const file = join(dirname(page), path || basename(page));
       if (!existsSync(file)) return true;
       return heading !== undefined && !headingsOf(file).includes(heading);
     });
