@@ -38,8 +38,8 @@ import {
   nodeLimit,
   type RateLimited,
 } from "../../../src/index.ts";
-import { tinyGateway, tinyLimit } from "../../hosts/example/tiny.ts";
-import { type Handler, serve } from "../../hosts/example/tiny-framework.ts";
+import { tinyGateway, tinyLimit } from "../example-host/tiny.ts";
+import { type Handler, serve } from "../example-host/tiny-framework.ts";
 
 export interface Running {
   readonly url: string;
