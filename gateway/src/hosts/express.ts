@@ -5,7 +5,7 @@ import { gatewayFilter, type HostFilter, type HostOptions } from "./host-filter.
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
 import type { RateLimited } from "./limit-verdict.ts";
-import { NODE, type NodeCall } from "./node.ts";
+import { NODE, prepare } from "./node.ts";
 import type { NodeRequest, NodeResponse } from "./node-messages.ts";
 import { NodeGatewayRequest } from "./node-request.ts";
 
@@ -75,14 +75,19 @@ export function expressLimit<Req extends ExpressRequest = ExpressRequestLike>(
   return middleware(limitFilter(HOST, limiter, options));
 }
 
-interface Call extends NodeCall {
+interface Call {
   readonly req: ExpressRequest;
+  readonly res: NodeResponse;
   next(error?: unknown): void;
 }
 
 const HOST: Host<Call> = {
   ...NODE,
   request: ({ req, res }) => new NodeGatewayRequest(req, res, req.originalUrl ?? req.url),
+  pass({ res, next }, passage) {
+    prepare(res, passage);
+    next();
+  },
   fail: ({ next }, error) => next(error),
 };
 

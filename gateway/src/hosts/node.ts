@@ -1,8 +1,9 @@
 /** For Node's own `http`, `https` and `http2`, and the part that servers built on these share. */
 import type { Limiter } from "smooth-limiter";
+import type { Answer } from "../answers/answer.ts";
 import type { Checker, Pace } from "../answers/checker.ts";
 import { checkFunction } from "../ground/check.ts";
-import type { Host } from "./host.ts";
+import type { Host, Passage } from "./host.ts";
 import { gatewayFilter, type HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
@@ -28,7 +29,7 @@ export function nodeGateway<Req extends NodeRequest, Res extends NodeResponse>(
   handler: (req: Req, res: Res) => unknown,
   options: HostOptions = {},
 ): (req: Req, res: Res) => void {
-  return listener(gatewayFilter(NODE, gateway, options), handler);
+  return listener(gatewayFilter(HOST, gateway, options), handler as Call["handler"]);
 }
 
 /**
@@ -49,25 +50,19 @@ export function nodeLimit<Req extends NodeRequest, Res extends NodeResponse>(
   handler: (req: Req & RateLimited, res: Res) => unknown,
   options: HostLimitOptions<Req> = {},
 ): (req: Req, res: Res) => void {
-  return listener(limitFilter(NODE, limiter, options), handler);
+  return listener(limitFilter(HOST, limiter, options), handler as Call["handler"]);
 }
 
-/** What a middleware of Node gets, with a way to go on. */
-export interface NodeCall {
+interface Call {
   readonly req: NodeRequest;
   readonly res: NodeResponse;
-  next(): unknown;
+  handler(req: NodeRequest, res: NodeResponse): unknown;
 }
 
-export const NODE: Host<NodeCall> = {
-  request: ({ req, res }) => new NodeGatewayRequest(req, res, req.url),
-  isAnswered: ({ res }) => res.headersSent,
-  pass(call, { fields, paces }) {
-    for (const field of fields) call.res.setHeader(field[0], field[1]);
-    pace(call.res, paces);
-    call.next();
-  },
-  answer({ res }, { status, headers, body }) {
+/** What the servers share whose middleware gets Node's own response. */
+export const NODE = {
+  isAnswered: ({ res }: Pick<Call, "res">) => res.headersSent,
+  answer({ res }: Pick<Call, "res">, { status, headers, body }: Answer): void {
     res.statusCode = status;
     for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
     res.end(body);
@@ -75,12 +70,27 @@ export const NODE: Host<NodeCall> = {
   drop: () => {},
 };
 
+const HOST: Host<Call> = {
+  ...NODE,
+  request: ({ req, res }) => new NodeGatewayRequest(req, res, req.url),
+  pass({ req, res, handler }, passage) {
+    prepare(res, passage);
+    handler(req, res);
+  },
+};
+
 function listener<Req extends NodeRequest, Res extends NodeResponse>(
-  filter: HostFilter<NodeCall>,
-  handler: (req: Req, res: Res) => unknown,
+  filter: HostFilter<Call>,
+  handler: Call["handler"],
 ): (req: Req, res: Res) => void {
   checkFunction("handler", handler);
-  return (req, res) => void filter.serve({ req, res, next: () => handler(req, res) });
+  return (req, res) => void filter.serve({ req, res, handler });
+}
+
+/** Adds the header fields to a response that will be sent, and paces it. */
+export function prepare(res: NodeResponse, { fields, paces }: Passage): void {
+  for (const field of fields) res.setHeader(field[0], field[1]);
+  pace(res, paces);
 }
 
 /** Paces a response of Node: every one is a stream. */

@@ -9,7 +9,7 @@ import {
 } from "../../../src/hosts/host-filter.ts";
 import { limitFilter } from "../../../src/hosts/limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "../../../src/hosts/limit-options.ts";
-import { pace } from "../../../src/hosts/node.ts";
+import { prepare } from "../../../src/hosts/node.ts";
 import { NodeGatewayRequest } from "../../../src/hosts/node-request.ts";
 import type { Context, Handler } from "./tiny-framework.ts";
 
@@ -40,9 +40,8 @@ const HOST: Host<Call, string | undefined> = {
   request: ({ context }) =>
     new NodeGatewayRequest(context.req, context.res, context.req.url, context),
   isAnswered: ({ context }) => context.res.headersSent,
-  pass({ context, handler }, { fields, paces }) {
-    for (const [name, value] of fields) context.res.setHeader(name, value);
-    pace(context.res, paces);
+  pass({ context, handler }, passage) {
+    prepare(context.res, passage);
     return handler(context);
   },
   answer({ context }, { status, headers, body }) {
