@@ -5,10 +5,10 @@
 import { checkNumber, wholeAtLeastOne } from "../ground/check.ts";
 import { PermitsExceedCapacityError } from "../ground/errors.ts";
 import type { Amount } from "../ground/permits.ts";
+import { Deadlines, type Due } from "../queue/deadlines.ts";
 import { type Supply, UNKNOWN } from "../queue/supply.ts";
 
 export class Slots implements Supply {
-  readonly isUncertain = true;
   limit: number;
   /** How many are held. */
   active: number;
@@ -28,6 +28,10 @@ export class Slots implements Supply {
 
   take(_at: number, slots: number): void {
     this.active += slots;
+  }
+
+  deadlines<Item extends Due>(): Deadlines<Item> {
+    return new Deadlines();
   }
 
   /** Frees slots, or changes the limit, at `now`. */

@@ -2,7 +2,7 @@
 import { type Clock, systemClock } from "smooth-limiter";
 import type { Actor } from "../actors/actor.ts";
 import { fromAddress } from "../actors/address.ts";
-import { guarded } from "../actors/guarded.ts";
+import { guarded, type Report } from "../actors/guarded.ts";
 import { keyOf, localKey } from "../actors/key.ts";
 import type { Checker } from "../answers/checker.ts";
 import {
@@ -10,23 +10,18 @@ import {
   aboveZeroOrInfinity,
   checkClock,
   checkFunction,
+  checkName,
   checkNumber,
   checkOptions,
-  checkText,
-  show,
   wholeAtLeastOne,
 } from "../ground/check.ts";
-import { chain } from "../ground/maybe.ts";
+import { chain, type Maybe } from "../ground/maybe.ts";
+import { type CountedPlace, enterPlace, lookAtPlace } from "../pipeline/counted-place.ts";
 import type { PlaceLimit } from "../pipeline/limit.ts";
 import { OneLimit } from "../pipeline/one-limit.ts";
-import {
-  LeasedPlaces,
-  OwnPlaces,
-  type Places,
-  placeDecision,
-  type SharedPlaces,
-} from "../places.ts";
-import type { CountedRule, Outcome } from "../verdict.ts";
+import { LeasedPlaces, OwnPlaces, type Places, type SharedPlaces } from "../places.ts";
+import type { GatewayRequest } from "../request.ts";
+import type { CountedRule } from "../verdict.ts";
 
 export interface ConnectionsOptions {
   /**
@@ -98,12 +93,8 @@ export function limitConnections(limit: number, options: ConnectionsOptions = {}
   const { actor = address } = options;
   const { maxAgeMs = Infinity, limiter, clock = systemClock } = options;
   if (limiter !== undefined) checkFunction("limiter", limiter);
-  if (typeof actor !== "function") {
-    throw new TypeError(`actor must be a function, got ${show(actor)}`);
-  }
-  if (!/^[ -~]+$/.test(checkText("name", name))) {
-    throw new TypeError(`name must be printable ASCII, got ${show(name)}`);
-  }
+  checkFunction("actor", actor);
+  checkName(name);
   checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
   checkNumber("maxAgeMs", maxAgeMs, aboveZeroOrInfinity);
   checkClock(clock);
@@ -113,29 +104,18 @@ export function limitConnections(limit: number, options: ConnectionsOptions = {}
       : new LeasedPlaces((key, most) => limiter(keyOf(key, "global"), most), clock);
   const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
   const safeActor = guarded("the actor of limitConnections", actor, actorTimeoutMs, clock);
-  const found = (key: string, remaining: number | undefined): Outcome<CountedRule> => {
-    const decision = placeDecision(name, limit, remaining);
-    return { rule, actor: key, allowed: decision.allowed, decision };
-  };
+  const placeFor = (request: GatewayRequest, report?: Report): Maybe<CountedPlace<CountedRule>> =>
+    chain(safeActor(request, report), (value) => {
+      const key = localKey(value, address, request);
+      return { rule, actor: key, key, limit, maxAgeMs };
+    });
   const place: PlaceLimit = {
     rule,
     turn: 0,
     endsByItself: maxAgeMs < Infinity,
     enter: (request, report) =>
-      chain(safeActor(request, report), (value) => {
-        const key = localKey(value, address, request);
-        return chain(places.take({ key, limit, maxAgeMs }), (taken) => ({
-          outcome: found(key, taken?.remaining),
-          place: taken,
-        }));
-      }),
-    look: (request) =>
-      chain(safeActor(request), (value) => {
-        const key = localKey(value, address, request);
-        return chain(places.takenOf(key, limit), (taken) =>
-          found(key, taken < limit ? limit - taken : undefined),
-        );
-      }),
+      chain(placeFor(request, report), (asked) => enterPlace(places, asked)),
+    look: (request) => chain(placeFor(request), (asked) => lookAtPlace(places, asked)),
   };
   return new OneLimit({ places: [place] });
 }

@@ -106,7 +106,10 @@ function compile(scratch: string): void {
   };
   writeFileSync(join(scratch, "not-installed.d.ts"), AMBIENT);
   writeFileSync(join(scratch, "tsconfig.json"), JSON.stringify(project));
-  const { status, stdout } = runNode(resolve("node_modules/typescript/bin/tsc"), "-p", scratch);
+  const { status, stdout } = runNode(
+    resolve("node_modules/typescript/bin/tsc"),
+    ...["-p", scratch, "--singleThreaded"],
+  );
   assert.is(status, 0, stdout);
 }
 
