@@ -23,7 +23,7 @@ const GROUPS: Readonly<
     "docs/bullmq",
     "docs/streams",
     ["docs/llm", "Language models"],
-    "docs/per-key",
+    ["docs/per-key", "A limit per user"],
     ["docs/fair", "Fair order"],
     "docs/concurrency",
     "docs/recipes",
