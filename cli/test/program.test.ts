@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import * as assert from "uvu/assert";
+import { bundled } from "../../test/support/bundled.ts";
 import { suite } from "../../test/support/suite.ts";
 import { cli, inFolder } from "./support/run.ts";
 
@@ -9,22 +10,24 @@ const test = suite("command line");
 
 const RULES = "url: /\nrules: [{ actor: all, unit: second, rpu: 1 }]";
 
-/** As a user starts it. */
-function start(stdin: string) {
-  const child = spawn(process.execPath, ["--import", "tsx", "cli/src/index.ts", "check", "-"]);
+/** In one file, as the package has it: it looks for its package.json in the folder above. */
+const program = bundled("cli/src/index.ts", "cli/.cache");
+
+async function start(stdin: string) {
+  const child = spawn(process.execPath, [await program, "check", "-"]);
   child.stdin.end(stdin);
   return child;
 }
 
 test("a process reads stdin, and exits with its code", async () => {
-  const child = start("url: nowhere");
+  const child = await start("url: nowhere");
   const [out, [code]] = await Promise.all([text(child.stdout), once(child, "close")]);
   assert.match(out, /nowhere/);
   assert.is(code, 1);
 });
 
 test("a reader that stops early is not an error", async () => {
-  const child = start(RULES);
+  const child = await start(RULES);
   child.stdout.destroy();
   const [err, [code]] = await Promise.all([text(child.stderr), once(child, "close")]);
   assert.equal([code, err], [0, ""]);

@@ -284,9 +284,12 @@ test("a clock may count from any origin", async () => {
   assert.equal(rung, [1.8e12 + 15]);
 });
 
-test("100 000 waiters join and leave in linear time", async () => {
+test("thousands of waiters join and leave in linear time", async () => {
   const { clock, queue } = make();
-  const callers = addCallers(queue, ...Array.from({ length: 100_000 }, (_, i) => 10 + i / 1000));
+  const callers = addCallers(
+    queue,
+    ...Array.from({ length: runs(100_000, 20_000) }, (_, i) => 10 + i / 1000),
+  );
   const started = cpuMs();
   await leave(queue, ...callers.filter((_, i) => i % 2 === 0));
   await clock.fake.advance(9.999);

@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { basename, dirname, join, resolve } from "node:path";
+import { basename, dirname, join, relative, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { format } from "node:util";
 import * as assert from "uvu/assert";
@@ -44,27 +44,37 @@ export function testPages(title: string, paths: readonly string[]): void {
   const scratch = mkdtempSync(resolve(".cache/pages-"));
   const blocks = pages.flatMap(({ page, text }) => blocksOf(page, text, scratch));
   const test = suite(title);
+  let errors: readonly string[] | undefined;
+  /** All blocks are compiled at once, for the first test that runs: with --grep that may be any of them. */
+  const errorsOf = (path: string) => {
+    errors ??= compile(scratch);
+    return errors.filter((line) => line.startsWith(relative("", path)));
+  };
 
   test.before(async () => {
+    for (const { code, file } of blocks) writeFileSync(file, code);
     process.env.REDIS_URL = await freshUrl();
   });
   test.after(() => rmSync(scratch, { recursive: true, force: true }));
 
   test("has blocks of code that compile", () => {
     assert.ok(blocks.length > 0);
-    for (const { code, file } of blocks) writeFileSync(file, code);
-    compile(scratch);
+    assert.equal(errorsOf(""), []);
   });
 
   for (const { title, code, file } of blocks) {
     if (COMPILED_ONLY.some((name) => imports(code, name))) continue;
     if (imports(code, "node:test")) {
       test(`${title}: passes`, () => {
+        assert.equal(errorsOf(file), []);
         const { status, stdout } = runNode("--import", "tsx", "--test", file);
         assert.is(status, 0, stdout);
       });
     } else {
-      test(`${title}: runs and prints what it says`, () => printsWhatItSays(code, file));
+      test(`${title}: runs and prints what it says`, async () => {
+        assert.equal(errorsOf(file), []);
+        await printsWhatItSays(code, file);
+      });
     }
   }
 
@@ -98,7 +108,8 @@ function imports(code: string, name: string): boolean {
   return code.includes(` from "${name}";`);
 }
 
-function compile(scratch: string): void {
+/** Returns the lines that the compiler prints. */
+function compile(scratch: string): string[] {
   const project = {
     extends: resolve("tsconfig.json"),
     compilerOptions: { typeRoots: [resolve("node_modules/@types")] },
@@ -106,11 +117,11 @@ function compile(scratch: string): void {
   };
   writeFileSync(join(scratch, "not-installed.d.ts"), AMBIENT);
   writeFileSync(join(scratch, "tsconfig.json"), JSON.stringify(project));
-  const { status, stdout } = runNode(
+  const { stdout, stderr } = runNode(
     resolve("node_modules/typescript/bin/tsc"),
     ...["-p", scratch, "--singleThreaded"],
   );
-  assert.is(status, 0, stdout);
+  return `${stdout}${stderr}`.split("\n").filter((line) => line !== "");
 }
 
 function runNode(...args: string[]) {
