@@ -1,10 +1,11 @@
 // Builds packages of this repository: build.ts <folder>… makes the dist/ of each folder from the "exports" and the "bin"
 // of its package.json.
 //
-//   dist/**/*.js        the ES modules, one for each source: bundlers leave out what is not used
+//   dist/**/*.js        the ES modules, one for each source: bundlers leave out what is not used, and a stack trace names
+//                       the file and the function without a source map
 //   dist/cjs/**/*.js    CommonJS: one file for each entry, and one for code that several entries share. Node loads
 //                       these for `import`, too: few files load in a third of the time, and there is one copy
-//   dist/**/*.js.map    for stack traces: the line of src that code is from (src itself would double the package)
+//   dist/cjs/**/*.map   for stack traces: the line of src that code is from (src itself would double the package)
 //   dist/lua/*.cjs      the Lua of both builds: one file for each constant of lua.gen.ts
 //   dist/cjs/**/*.d.ts  the types of both builds, and dist/**/*.d.ts, which re-export them: a class has the same type in
 //                       both. They are CommonJS, because an ES module may import types of CommonJS but not the reverse
@@ -103,7 +104,7 @@ function entriesOf(targets: object): string[] {
 async function buildModules(entries: readonly string[], isLibrary: boolean): Promise<void> {
   const input = Object.fromEntries(entries.map((entry) => [entry, `./src/${entry}.ts`]));
   await using bundle = await rolldown({ ...INPUT, input, plugins: [sharedConstants] });
-  const perModule = { preserveModules: true, preserveModulesRoot: "src" };
+  const perModule = { preserveModules: true, preserveModulesRoot: "src", sourcemap: !isLibrary };
   writeAll(await bundle.generate({ ...OUTPUT, ...perModule, dir: "dist", format: "esm" }), "dist");
   if (!isLibrary) return;
   writeAll(await bundle.generate({ ...OUTPUT, dir: "dist/cjs", format: "cjs" }), "dist/cjs");

@@ -1,4 +1,5 @@
-// Makes Lua short: no needless spaces, and short names for the scripts' own variables and fields.
+// Makes Lua short: no needless spaces, and short names for the scripts' own variables and fields. Without it
+// a bundle with RedisRateLimiter has 1.6 kB more, of 46 kB with gzip.
 //
 // Each name has the same short name in all scripts, and no two names share one. So pieces of scripts can be put together
 // afterwards, and scopes need not be known: each name still means the same variable.

@@ -2,14 +2,14 @@
 //
 //   npm run outages                 causes all faults: two minutes
 //   npm run outages -- half kill    causes the faults whose title contains one of the words
-//   npm run outages -- --write      also puts the table into docs/availability.md
+//   npm run outages -- --write      also puts the table into docs/outage-bounds.md
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { faults } from "../test/support/outages/faults.ts";
 import type { Ahead, Outcome } from "../test/support/outages/outcome.ts";
 import { Processes } from "../test/support/outages/processes.ts";
 
-const PAGE = "docs/availability.md";
+const PAGE = "docs/outage-bounds.md";
 const BEGIN = "<!-- outages: begin -->\n";
 const END = "<!-- outages: end -->";
 

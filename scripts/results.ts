@@ -16,36 +16,13 @@ const PAGE = "bench/RESULTS.md";
 const args = process.argv.slice(2);
 const isPart = args.some((arg) => !arg.startsWith("--"));
 
-/** Turns the boxes of a bench into tables of Markdown, and its verdicts into lists. */
+/** Sets the lists of verdicts, and blocks, apart. */
 function toMarkdown(printed: string): string {
-  const lines: string[] = [];
-  let kind = "";
-  for (const line of printed.split("\n")) {
-    const now = /^[┌├└]/.test(line) ? "frame" : line.startsWith("│") ? "row" : verdictOf(line);
-    // a frame below the head of a table separates it from its rows
-    if (now === "frame") {
-      if (line.startsWith("├")) lines.push(lines.at(-1)?.replace(/[^|]+/g, alignment) ?? "");
-      continue;
-    }
-    if (now !== kind) lines.push("");
-    kind = now;
-    if (now === "row") lines.push(line.replaceAll("|", "\\|").replaceAll(/ *│ */g, " | ").trim());
-    else if (now === "verdict") lines.push(`- ${line.replace(/ {2,}/, " ")}`);
-    else lines.push(line);
-  }
-  return lines
-    .join("\n")
+  return printed
+    .replace(/^(- .*)\n(?!- )/gm, "$1\n\n")
+    .replace(/^((?!- ).+)\n(?=- )/gm, "$1\n\n")
     .replace(/\n{3,}/g, "\n\n")
     .trim();
-}
-
-function verdictOf(line: string): "verdict" | "words" {
-  return /^[✔✘?] /.test(line) ? "verdict" : "words";
-}
-
-/** The first column is text, the others are numbers. */
-function alignment(_cell: string, at: number): string {
-  return at === 1 ? " --- " : " ---: ";
 }
 
 /** The question that a bench answers: the first paragraph of its first comment. */
@@ -86,7 +63,7 @@ if (args.length === 0) {
     stdio: "inherit",
   });
   if (status !== 0)
-    throw new Error("npm run outages failed: docs/availability.md has no new table");
+    throw new Error("npm run outages failed: docs/outage-bounds.md has no new table");
 }
 
 function introOf(results: string): string {

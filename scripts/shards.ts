@@ -8,6 +8,9 @@ import { join } from "node:path";
 /** One more than the number of cores: tests with real timers, servers and processes mostly wait. */
 const SHARDS = Math.min(4, availableParallelism()) + 1;
 
+/** The other shards use the other cores, so a garbage collection has none to itself; and there are fewer of them. */
+const GC = ["--single-threaded-gc", "--max-semi-space-size=64"];
+
 /** How long after a shard's end its last output may arrive, ms. */
 const LAST_OUTPUT_MS = 2000;
 
@@ -113,7 +116,7 @@ class Shard {
     report: (output: string, result: FileResult) => void,
   ) {
     this.#report = report;
-    this.#child = spawn(process.execPath, [...process.execArgv, ...process.argv.slice(1)], {
+    this.#child = spawn(process.execPath, [...GC, ...process.execArgv, ...process.argv.slice(1)], {
       env: { ...process.env, TEST_SHARD: number, TEST_CLAIMS: claims },
       stdio: ["ignore", "pipe", "pipe"],
     });

@@ -4,7 +4,7 @@
 import { spawnSync } from "node:child_process";
 import { cpSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { packIntoFixture } from "./pack-into-fixture.ts";
+import { packIntoFixture } from "../test/support/pack-into-fixture.ts";
 
 const COMPILERS = ["typescript-5.4", "typescript-5.9", "typescript-6", "typescript-7"];
 const RESOLUTIONS = [

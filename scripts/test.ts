@@ -15,7 +15,7 @@ import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { Worker } from "node:worker_threads";
 import fc from "fast-check";
-import { noteTimers, stopLeftTimers } from "./left-timers.ts";
+import { noteTimers, stopLeftTimers } from "../test/support/left-timers.ts";
 import { claimedFiles, endOfFile, runShards } from "./shards.ts";
 
 const { values, positionals: words } = parseArgs({
@@ -45,7 +45,9 @@ const seed = Number(process.env.SEED ?? (soak ? fresh : 1));
 // The soaks run in one process: some of them measure real time and need an idle machine.
 if (words.length === 0 && !soak && shard === undefined) process.exit(await runShards());
 
-const watchdog = new Worker(new URL("watchdog.mjs", import.meta.url), { execArgv: [] });
+const watchdog = new Worker(new URL("../test/support/watchdog.mjs", import.meta.url), {
+  execArgv: [],
+});
 watchdog.unref();
 const watch = (doing: string, limitMs: number) => watchdog.postMessage({ doing, limitMs });
 watch("loading the runner", HOOKS_MS);

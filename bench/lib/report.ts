@@ -1,21 +1,20 @@
-import Table from "cli-table3";
 import { strict } from "./options.ts";
 
-type Align = "left" | "right";
-
-/** Prints rows under a head. The first column is text, the others are numbers. */
+/** Prints rows under a head as a table of Markdown. The first column is text, the others are numbers. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): void {
-  const colAligns = head.map((_, i): Align => (i === 0 ? "left" : "right"));
-  const style = { head: [], border: [], compact: true };
-  const printed = new Table({ head: [...head], colAligns, style });
-  for (const row of rows) printed.push([...row]);
-  console.log(printed.toString());
+  const all = [head, ...rows].map((row) => row.map((cell) => cell.replaceAll("|", "\\|")));
+  const widths = head.map((_, i) => Math.max(4, ...all.map((row) => row[i]?.length ?? 0)));
+  const line = (row: readonly string[]) =>
+    `| ${widths.map((width, i) => (row[i] ?? "")[i === 0 ? "padEnd" : "padStart"](width)).join(" | ")} |`;
+  const [first = [], ...others] = all;
+  const rule = widths.map((width, i) => (i === 0 ? "---" : "---:".padStart(width, "-")));
+  console.log(["", line(first), line(rule), ...others.map(line), ""].join("\n"));
 }
 
 /** Prints whether a target is reached. `undefined`: the machine was too busy for a verdict. */
 export function target(what: string, reached: boolean | undefined, got: string): void {
-  const verdict = reached === undefined ? "? unclear " : reached ? "✔ reached " : "✘ missed  ";
-  console.log(`${verdict} ${what}: ${got}`);
+  const verdict = reached === undefined ? "? unclear" : reached ? "✔ reached" : "✘ missed";
+  console.log(`- ${verdict} ${what}: ${got}`);
   if (reached === false && strict) process.exitCode = 1;
 }
 

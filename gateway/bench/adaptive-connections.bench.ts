@@ -45,9 +45,7 @@ async function serverSide(listener: RequestListener): Promise<readonly Success[]
   return successes;
 }
 
-console.log(
-  "\nthe same server at twice its capacity, guarded by the gateway; clients give up after 1 s",
-);
+console.log(`${WORKERS} workers of ${SERVICE_MS} ms: at most ${CAPACITY} requests in a second; twice as many come`);
 const guard = (limit: Parameters<typeof limitConnections>[0], options = {}) => {
   return nodeGateway(limitConnections(limit, options), poolOfWorkers(), { status: 503 });
 };

@@ -92,7 +92,7 @@ export interface GatewayOptions {
   /**
    * On Cluster: a hash tag for the keys of all global rules, which can then be checked in one
    * atomic step. The cost: all of them are on one node. Default: none; rules in several slots are
-   * checked first, then charged. See docs/gateway.md.
+   * checked first, then charged. See docs/gateway.md, "Scopes".
    */
   readonly hashTag?: string | undefined;
   /** How long Redis may take for a reply, ms, above 0, default 1000. */

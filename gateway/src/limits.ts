@@ -11,6 +11,7 @@ import {
 } from "smooth-limiter";
 import { type RedisClient, RedisLimiter, type RedisLimiterOptions } from "smooth-limiter/redis";
 import type { WhenActorMissing } from "./actors/actor.ts";
+import { type ActorValue, overrideOf } from "./actors/actor-value.ts";
 import type { GuardedActor, GuardedCall, Report } from "./actors/guarded.ts";
 import { keyOfActor } from "./actors/key.ts";
 import { Blocks, isSameBlock } from "./blocks.ts";
@@ -183,34 +184,33 @@ export class Limits {
   /**
    * Returns the limiter of an actor; undefined: every request is refused.
    *
-   * @param isKnown whether the value is the actor's own, and not a replacement for a missing one
    * @param nowMs Unix time, ms: periods of a calendar have keys of their own
    */
-  for(value: string, isKnown: boolean, nowMs: number): Limiter | undefined {
-    const { policy, calendar, limiters } = this.#keysOf(value, isKnown);
+  for(actor: ActorValue, nowMs: number): Limiter | undefined {
+    const { policy, calendar, limiters } = this.#keysOf(actor);
     if (policy === undefined || limiters === undefined) return undefined;
-    const key = this.keyOf(value, isKnown);
+    const key = this.keyOf(actor);
     if (calendar === undefined) return limiters.for(key);
     return limiters.for(`${key}@${calendar.periodAt(nowMs).label}`);
   }
 
   /** Returns the calendar that an actor's periods follow. */
-  calendarOf(value: string, isKnown: boolean): Calendar | undefined {
-    return this.#keysOf(value, isKnown).calendar;
+  calendarOf(actor: ActorValue): Calendar | undefined {
+    return this.#keysOf(actor).calendar;
   }
 
   /** Forgets what an actor has used, and ends its block. */
   async reset(value: string, nowMs: number): Promise<void> {
-    const resets = [true, false].flatMap((isKnown) => [
-      this.for(value, isKnown, nowMs)?.reset(),
-      this.blocks?.reset(this.keyOf(value, isKnown)),
+    const resets = [true, false].flatMap((isOwn) => [
+      this.for({ value, isOwn }, nowMs)?.reset(),
+      this.blocks?.reset(this.keyOf({ value, isOwn })),
     ]);
     await Promise.all(resets);
   }
 
   /** Whether the numbers can ever let a request of that many permits pass. */
-  fits(value: string, isKnown: boolean, permits: number): boolean {
-    const { policy } = this.#keysOf(value, isKnown);
+  fits(actor: ActorValue, permits: number): boolean {
+    const { policy } = this.#keysOf(actor);
     if (policy === undefined) return false;
     try {
       Limiter.create(policy).peek(permits);
@@ -221,13 +221,12 @@ export class Limits {
     }
   }
 
-  keyOf(value: string, isKnown: boolean): string {
-    return keyOfActor(value, isKnown, this.policies.rule.scope);
+  keyOf(actor: ActorValue): string {
+    return keyOfActor(actor, this.policies.rule.scope);
   }
 
-  #keysOf(value: string, isKnown: boolean): Keys {
-    const { overrides, own } = this;
-    return (isKnown && overrides.size > 0 && overrides.get(value)) || own;
+  #keysOf(actor: ActorValue): Keys {
+    return overrideOf(this.overrides, actor) ?? this.own;
   }
 
   /** Closes what is open on Redis, because it is not used any more. */
@@ -245,8 +244,8 @@ export class Limits {
     const { cost } = this.policies.rule;
     for (const value of new Set([...this.overrides.keys(), ...before.overrides.keys()])) {
       if (this.overrides.has(value) && before.overrides.has(value)) continue;
-      const is = this.for(value, true, nowMs) as LocalLimiter | undefined;
-      const was = before.for(value, true, nowMs) as LocalLimiter | undefined;
+      const is = this.for({ value, isOwn: true }, nowMs) as LocalLimiter | undefined;
+      const was = before.for({ value, isOwn: true }, nowMs) as LocalLimiter | undefined;
       if (is === undefined || was === undefined) continue;
       const { limit, remaining } = was.peek(cost);
       const used = Math.min(limit - remaining, is.peek(cost).remaining);

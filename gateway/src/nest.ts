@@ -14,11 +14,13 @@ import { APP_GUARD, Reflector } from "@nestjs/core";
 import type { Limiter } from "smooth-limiter";
 import type { Checker } from "./answers/checker.ts";
 import { checkObject } from "./ground/check.ts";
-import { type HostAction, HostFilter, type HostOptions } from "./hosts/host-filter.ts";
+import { CLIENT_GONE, type Host } from "./hosts/host.ts";
+import { gatewayFilter, type HostFilter, type HostOptions } from "./hosts/host-filter.ts";
 import { limitFilter } from "./hosts/limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./hosts/limit-options.ts";
-import { NodeGatewayRequest, pace } from "./hosts/node.ts";
+import { pace } from "./hosts/node.ts";
 import type { NodeRequest, NodeResponse } from "./hosts/node-messages.ts";
+import { NodeGatewayRequest } from "./hosts/node-request.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: the request is Express' or Fastify's, as the application says
 type AnyRequest = any;
@@ -42,24 +44,61 @@ const SKIP = "smooth-limiter:skip";
 /**
  * Gives a controller or a route a limit of its own, in place of that of the module. Routes of one controller share it.
  *
+ * @throws RangeError or TypeError that names the option, its bound and what it got
  * @example
  * \@RateLimit({ limiter: searches, key: (req) => req.user.id })
  */
-export const RateLimit = Reflector.createDecorator<RateLimitOptions>();
+export const RateLimit = Reflector.createDecorator<RateLimitOptions, RateLimitOptions>({
+  transform(options) {
+    filterOf(options); // a mistake fails the start, and not the first request
+    return options;
+  },
+});
 
 /** Leaves a controller or a route out: `@SkipRateLimit()`. */
 export const SkipRateLimit = (): MethodDecorator & ClassDecorator => SetMetadata(SKIP, true);
 
 /** What both of Nest's servers have in common. */
-interface Reply {
-  readonly raw?: NodeResponse;
-  header(name: string, value: string): unknown;
+interface Call {
+  readonly request: NodeRequest & { readonly raw?: NodeRequest; readonly originalUrl?: string };
+  readonly reply: {
+    readonly raw?: NodeResponse;
+    header(name: string, value: string): unknown;
+  };
 }
 
-interface Asked extends NodeRequest {
-  readonly raw?: NodeRequest;
-  readonly originalUrl?: string;
+/** Express' response is one of Node; Fastify's reply has one. */
+function responseOf({ reply }: Call): NodeResponse {
+  return reply.raw ?? (reply as unknown as NodeResponse);
 }
+
+/** A request that does not go on ends with an `HttpException`. */
+const HOST: Host<Call> = {
+  request(call) {
+    const { request } = call;
+    const { raw = request } = request;
+    const url = request.originalUrl ?? raw.url;
+    return new NodeGatewayRequest(raw, responseOf(call), url, request);
+  },
+  isAnswered: (call) => responseOf(call).headersSent,
+  pass(call, { fields, paces }) {
+    for (const [name, value] of fields) call.reply.header(name, value);
+    pace(responseOf(call), paces);
+  },
+  answer({ reply }, { status, headers, body }) {
+    for (const [name, value] of Object.entries(headers)) {
+      // Nest writes the body, as JSON
+      if (name.toLowerCase() !== "content-type") reply.header(name, value);
+    }
+    throw new HttpException(readable(body), status);
+  },
+  drop() {
+    throw new HttpException("too late", CLIENT_GONE);
+  },
+  fail(_, error) {
+    throw error;
+  },
+};
 
 /**
  * Refuses a request with an `HttpException` that carries the answer of the limit, so exception filters see it. Contexts
@@ -76,7 +115,7 @@ export class RateLimitGuard implements CanActivate {
   constructor(reflector: Reflector, usual?: AnyOptions) {
     this.#reflector = reflector;
     this.#usual = usual;
-    if (usual !== undefined) this.#filterOf(usual);
+    if (usual !== undefined) filterOf(usual);
   }
 
   async canActivate(context: ExecutionContext): Promise<boolean> {
@@ -84,13 +123,8 @@ export class RateLimitGuard implements CanActivate {
     const options = this.#optionsOf(context);
     if (options === undefined) return true;
     const http = context.switchToHttp();
-    const request = http.getRequest<Asked>();
-    const reply = http.getResponse<Reply>();
-    const { raw = request } = request;
-    const res = reply.raw ?? (reply as unknown as NodeResponse);
-    const url = request.originalUrl ?? raw.url;
-    const seen = new NodeGatewayRequest(raw, res, url, request);
-    carryOut(await this.#filterOf(options).ask(seen, raw), reply, res);
+    const call: Call = { request: http.getRequest(), reply: http.getResponse() };
+    await filterOf(options).serve(call);
     return true;
   }
 
@@ -103,48 +137,27 @@ export class RateLimitGuard implements CanActivate {
     }
     return this.#usual;
   }
-
-  /** One for each decorator, so that routes of one controller share its count. */
-  #filterOf(options: AnyOptions): HostFilter {
-    let filter = filters.get(checkObject("options", options) as AnyOptions);
-    if (filter === undefined) {
-      filter = filterOf(options);
-      filters.set(options, filter);
-    }
-    return filter;
-  }
 }
 
 /** Those of all guards: a request that passes two of them is counted once. */
-const filters = new WeakMap<AnyOptions, HostFilter>();
+const filters = new WeakMap<object, HostFilter<Call>>();
 
-function filterOf(options: AnyOptions): HostFilter {
-  if ("gateway" in options) {
-    const { gateway, ...rest } = options;
-    return new HostFilter(gateway, rest);
-  }
-  const { limiter, ...rest } = options;
-  return limitFilter(limiter, rest);
+/** One for each decorator, so that routes of one controller share its count. */
+function filterOf(options: AnyOptions): HostFilter<Call> {
+  const known = filters.get(checkObject("options", options));
+  if (known !== undefined) return known;
+  const made = newFilter(options);
+  filters.set(options, made);
+  return made;
 }
 
-/** The status that nginx logs for a client that has disconnected; no client receives it. */
-const CLIENT_GONE = 499;
-
-/** @throws HttpException where the request does not go on */
-function carryOut(action: HostAction, reply: Reply, res: NodeResponse): void {
-  // the client has disconnected, or other code has responded while the request waited
-  if (action === undefined || res.headersSent) throw new HttpException("too late", CLIENT_GONE);
-  if (action.answer === undefined) {
-    for (const [name, value] of action.fields) reply.header(name, value);
-    pace(action, res);
-    return;
+function newFilter(options: AnyOptions): HostFilter<Call> {
+  if ("gateway" in options) {
+    const { gateway, ...rest } = options;
+    return gatewayFilter(HOST, gateway, rest);
   }
-  const { status, headers, body } = action.answer;
-  for (const [name, value] of Object.entries(headers)) {
-    // Nest writes the body, as JSON
-    if (name.toLowerCase() !== "content-type") reply.header(name, value);
-  }
-  throw new HttpException(readable(body), status);
+  const { limiter, ...rest } = options;
+  return limitFilter(HOST, limiter, rest);
 }
 
 /** Nest writes an object as it is, and a text as `{ statusCode, message }`. */

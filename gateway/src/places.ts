@@ -1,7 +1,6 @@
 /** Counts the requests in progress: each holds a place until it leaves. */
-import type { Clock, Decision } from "smooth-limiter";
+import type { Clock } from "smooth-limiter";
 import { chain, type Maybe, settled } from "./ground/maybe.ts";
-import { RETRY_MS, stated } from "./verdict.ts";
 
 /** What is needed of a `RedisConcurrencyLimiter`, or of a `ConcurrencyLimiter`. */
 export interface SharedPlaces {
@@ -161,18 +160,4 @@ export class LeasedPlaces implements Places {
     timer?.unref?.();
     return leave;
   }
-}
-
-/**
- * Returns the decision on a request for a place.
- *
- * @param remaining how many more places are free; undefined if there was none for the request
- */
-export function placeDecision(policy: string, limit: number, remaining?: number): Decision {
-  const allowed = remaining !== undefined;
-  return stated(policy, allowed, {
-    limit,
-    remaining: remaining ?? 0,
-    waitMs: allowed ? 0 : RETRY_MS,
-  });
 }

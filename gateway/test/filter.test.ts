@@ -397,10 +397,12 @@ test("any request gets a verdict", async () => {
   );
 });
 
-test("100 instances at 50 a second each let 5000 a second through", async () => {
+test("many instances at 50 a second each let 50 times their number through", async () => {
   const clock = new FakeClock();
   const text = "url: /\nrules: [{ actor: all, unit: second, rpu: 50, algo: W }]";
-  const instances = await Promise.all(Array.from({ length: 100 }, () => open(text, { clock })));
+  const instances = await Promise.all(
+    Array.from({ length: runs(100, 20) }, () => open(text, { clock })),
+  );
   let passed = 0;
   for (let tick = 0; tick < 20; tick++) {
     for (const gateway of instances) {
@@ -408,7 +410,7 @@ test("100 instances at 50 a second each let 5000 a second through", async () => 
     }
     await clock.advance(50);
   }
-  assert.is(passed, 5000);
+  assert.is(passed, 50 * instances.length);
 });
 
 test("property: each rule keeps its bound, and the verdicts agree with a simple count", async () => {

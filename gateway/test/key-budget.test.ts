@@ -4,7 +4,7 @@ import { gcra } from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { cpuMs } from "../../test/support/cpu.ts";
-import { suite } from "../../test/support/suite.ts";
+import { runs, suite } from "../../test/support/suite.ts";
 import { createGateway, fromHeader, readRules } from "../src/index.ts";
 import { KeyBudget } from "../src/key-budget.ts";
 import { request } from "./support/http/request.ts";
@@ -34,7 +34,7 @@ test("random actors of many rules: never twice maxKeys, and maxKeys once all hav
     // each has its part
     for (const table of tables) assert.ok(table.size >= 200 / 8 - 1, `${table.size}`);
   });
-  void fc.assert(random);
+  void fc.assert(random, { numRuns: runs(100, 4) });
 });
 
 test("a rule alone has all keys, and one that is flooded leaves the others their part", async () => {

@@ -10,7 +10,6 @@ import {
   type MarkdownRenderer,
 } from "vitepress";
 import { githubSlug } from "./github-slug.ts";
-import { packageLink } from "./package-link.ts";
 import { sidebar } from "./sidebar.ts";
 import { sourcePage } from "./source-page.ts";
 
@@ -68,7 +67,7 @@ export default defineConfigWithTheme<DefaultTheme.Config & { repository?: string
   },
 });
 
-/** Leads links to programs and to the other package to their pages: they are written for a repository. */
+/** Leads links to programs to their pages: they are written for a repository. */
 function sourceLinks(md: MarkdownRenderer): void {
   md.core.ruler.push("source links", ({ tokens, env }) => {
     for (const token of tokens.flatMap(({ children }) => children ?? [])) {
@@ -79,8 +78,6 @@ function sourceLinks(md: MarkdownRenderer): void {
 }
 
 function pageOf(href: string, { path, realPath }: MarkdownEnv): string {
-  const linked = packageLink(href);
-  if (linked !== undefined) return `/${linked}`;
   if (/^[a-z]+:|^[#/]/.test(href)) return href;
   const [file = "", hash] = href.split("#");
   const source = relative(root, join(dirname(realPath ?? path), file));

@@ -23,7 +23,7 @@ const GROUPS: Readonly<
     "docs/bullmq",
     "docs/streams",
     ["docs/llm", "Language models"],
-    "docs/per-key",
+    ["docs/per-key", "A limit per user"],
     ["docs/fair", "Fair order"],
     "docs/concurrency",
     "docs/recipes",
@@ -33,6 +33,9 @@ const GROUPS: Readonly<
     ["gateway/README", "The gateway"],
     ["gateway/docs/http", "In your server"],
     "gateway/docs/gateway",
+    ["gateway/docs/matching", "Which rules apply"],
+    "gateway/docs/actors",
+    "gateway/docs/connections",
     "gateway/docs/options",
     ["gateway/docs/security", "Security"],
   ],
@@ -41,6 +44,9 @@ const GROUPS: Readonly<
     "docs/postgres",
     "docs/stores",
     ["docs/availability", "Outages"],
+    ["docs/outage-bounds", "What an outage lets through"],
+    ["docs/changing-limits", "Changing it at run time"],
+    ["docs/prefetch", "Fewer round trips"],
   ],
   "Run it": [
     ["docs/diagnostics", "Monitoring"],
@@ -54,12 +60,25 @@ const GROUPS: Readonly<
   ],
   Reference: [
     ["docs/README", "By question"],
-    "docs/api",
     ["docs/guarantees", "Guarantees"],
     "docs/glossary",
     ["bench/RESULTS", "Benchmarks"],
     ["bench/README", "How they are measured"],
     ["examples/README", "Examples"],
+  ],
+  API: [
+    ["docs/api", "All names"],
+    "docs/api/core",
+    "docs/api/redis",
+    "docs/api/store",
+    "docs/api/postgres",
+    "docs/api/testing",
+    "docs/api/fetch",
+    "docs/api/llm",
+    "docs/api/p-queue",
+    "docs/api/pace",
+    "docs/api/streams",
+    "docs/api/streams-node",
   ],
   "Coming from": [
     ["docs/from-bottleneck", "bottleneck"],
@@ -86,7 +105,17 @@ const GROUPS: Readonly<
   ],
 };
 
-const FOLDERS = ["", "docs", "gateway", "gateway/docs", "cli", "cli/docs", "examples", "bench"];
+const FOLDERS = [
+  "",
+  "docs",
+  "docs/api",
+  "gateway",
+  "gateway/docs",
+  "cli",
+  "cli/docs",
+  "examples",
+  "bench",
+];
 
 const known = new Set(
   Object.values(GROUPS)

@@ -26,6 +26,7 @@ const browser = await chromium.launch({
 const PHONE = { viewport: { width: 320, height: 640 }, hasTouch: true };
 const PLAYGROUND = "/playground.html";
 const WITH_FIGURES = [
+  "/docs/how-it-works.html",
   "/docs/choose.html",
   "/docs/guarantees.html",
   "/docs/availability.html",
@@ -126,6 +127,24 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       burst: "docs/choose-numbers",
       glossary: "docs/glossary",
     };
+    // what users ask, in their words: the answer is among the first five
+    const questions = {
+      "retry after 429": "docs/fetch",
+      "why 429 with limit 10": "docs/troubleshooting",
+      "limit per user": "docs/per-key",
+      "share a limit between pods": "docs/kubernetes",
+      "redis down": "docs/availability",
+      "openai tokens per minute": "docs/llm",
+      "bytes per second upload": "docs/streams",
+      "cancel a waiting call": "docs/recipes",
+      "test without waiting": "docs/testing",
+      "migrate from bottleneck": "docs/from-bottleneck",
+      "cloudflare workers": "docs/serverless",
+      bullmq: "docs/bullmq",
+      "behind a proxy": "gateway/docs/actors",
+      "bundle size": "docs/api",
+      "concurrency and rate together": "docs/recipes",
+    };
     await onPage({}, async (page) => {
       await ready(page, "/");
       await page.locator(".VPNavBarSearch button").first().click();
@@ -133,6 +152,17 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
         await page.locator("#localsearch-input").fill(words);
         await page.locator(`.VPLocalSearchBox .result[href*="/${wanted}"]`).first().waitFor();
       }
+      const notFound: string[] = [];
+      for (const [words, wanted] of Object.entries(questions)) {
+        await page.locator("#localsearch-input").fill(words);
+        const first = page.locator("#localsearch-list > li:nth-child(-n + 5) .result");
+        const answer = first.and(page.locator(`[href*="/${wanted}"]`)).first();
+        await answer.waitFor({ timeout: 5000 }).catch(async () => {
+          const found = await first.evaluateAll((links) => links.map((each) => `${each}`));
+          notFound.push(`"${words}" finds ${found.join(", ")}, not ${wanted}`);
+        });
+      }
+      equal(notFound, [], "questions without an answer");
     });
   },
   "each configuration: the numbers of the page are those of Node": async () => {
@@ -389,7 +419,20 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       }
       equal(
         found.sort(),
-        ["cancel", "double-burst", "fair", "redis-away", "warming-up"],
+        [
+          "algorithms",
+          "cancel",
+          "cancel",
+          "double-burst",
+          "double-burst",
+          "fair",
+          "keys",
+          "prepay",
+          "processes",
+          "redis-away",
+          "warming-up",
+          "warming-up",
+        ],
         "figures",
       );
     });

@@ -1,9 +1,9 @@
 // The figures of the docs: what the library does in a few settings of each.
 
-import { RateLimiter } from "smooth-limiter";
+import { gcra, KeyedLimiter, RateLimiter } from "smooth-limiter";
 import { StoreRateLimiter } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
-import type { SliderRange } from "./algorithms.ts";
+import { ALGORITHMS, type SliderRange } from "./algorithms.ts";
 import { fromQuery } from "./settings.ts";
 import { type Call, simulate } from "./simulate.ts";
 import { whyInWords } from "./why.ts";
@@ -74,6 +74,52 @@ const prepay: Figure = {
     const [, second, third] = calls.map(({ startedMs = 0 }) => startedMs);
     const words = `the second starts at ${second} ms, the third at ${third} ms: it pays for the one before`;
     return [{ label: "acquire(n)", calls, words }];
+  },
+};
+
+/** 4 s in 40 bars: a pause of a second, twenty calls at once, and ten more a second and a half later. */
+const TWO_RUSHES = `${"0".repeat(10)}k${"0".repeat(14)}a`;
+
+const algorithms: Figure = {
+  title: "Ten a second: twenty calls come together after a pause, and later ten more",
+  seconds: 4,
+  question: "algorithm",
+  choices: Object.fromEntries(Object.entries(ALGORITHMS).map(([name, { label }]) => [name, label])),
+  playground: (choice) =>
+    `algorithm=${choice}&verb=wait&traffic=drawn&bars=${TWO_RUSHES}&seconds=4`,
+  async lanes(choice) {
+    const series = await simulate(fromQuery(String(this.playground?.(choice))));
+    return [{ label: choice, calls: series.calls, words: whyInWords(series).replace(/\.$/, "") }];
+  },
+};
+
+const keys: Figure = {
+  title: "Two requests a second: ann sends eight a second, bob and cleo one",
+  seconds: 4,
+  question: "the limit is for",
+  choices: { each: "each user", all: "all together" },
+  async lanes(choice) {
+    const clock = new FakeClock();
+    const policy = gcra({ limit: 2, periodMs: 1000 });
+    const limiters = KeyedLimiter.create(policy, { clock });
+    const calls: Call[] = [];
+    const ask = (user: string) => {
+      const limiter = limiters.for(choice === "each" ? user : "all");
+      calls.push(recorded(clock, user, async () => limiter.tryAcquire()));
+    };
+    for (let ms = 0; ms < 4000; ms += 125) {
+      ask("ann");
+      if (ms % 1000 === 250) ask("bob");
+      if (ms % 1000 === 750) ask("cleo");
+      await clock.advance(125);
+    }
+    const passed = ["ann", "bob", "cleo"].map((user) => {
+      const own = calls.filter(({ tenant }) => tenant === user);
+      const granted = own.filter(({ startedMs }) => startedMs !== undefined);
+      return `${user} ${granted.length} of ${own.length}`;
+    });
+    const label = choice === "each" ? "users.for(user)" : "one limiter";
+    return [{ label, calls, words: `granted are ${passed.join(", ")}` }];
   },
 };
 
@@ -256,6 +302,8 @@ function pause(ms: number): Promise<void> {
 export const FIGURES: Readonly<Record<string, Figure>> = {
   burst,
   prepay,
+  algorithms,
+  keys,
   processes,
   "warming-up": warmingUp,
   "double-burst": doubleBurst,

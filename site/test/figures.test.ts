@@ -33,6 +33,28 @@ figures("prepay: a large call starts in its turn, and the next one pays for it",
   assert.equal(await startsOf("prepay", "equal"), [[0, 250, 500, 750, 1000]]);
 });
 
+figures("keys: a user that sends too much does not take from the others", async () => {
+  assert.equal(await wordsOf("keys", "each"), ["granted are ann 9 of 32, bob 4 of 4, cleo 4 of 4"]);
+  const [together = ""] = await wordsOf("keys", "all");
+  assert.not.match(together, "bob 4 of 4");
+});
+
+figures("algorithms: how many of twenty pass at once, and why", async () => {
+  const choices = valuesOf(FIGURES.algorithms?.choices ?? {});
+  const words = await Promise.all(choices.map((choice) => wordsOf("algorithms", choice)));
+  const atOnce = words.flat().map((text) => Number(/^(\d+) passed at once/.exec(text)?.[1]));
+  assert.equal(Object.fromEntries(choices.map((choice, i) => [choice, atOnce[i]])), {
+    smoothBursty: 11,
+    smoothWarmingUp: 1,
+    fixedWindow: 10,
+    slidingLog: 10,
+    slidingWindow: 10,
+    tokenBucket: 10,
+    gcra: 10,
+    leakyBucket: 1,
+  });
+});
+
 figures("processes: one limit in a store holds for all of them", async () => {
   assert.equal(await wordsOf("processes", "one"), ["5 in the busiest second, all together"]);
   assert.equal(await wordsOf("processes", "each"), ["15 in the busiest second, all together"]);

@@ -65,7 +65,7 @@ export class CallStats {
     this.counts = counts;
   }
 
-  /** The meter of one key. It shares the counters. */
+  /** The counts of one key. It shares the counters. */
   of(key: string): CallStats {
     return new CallStats({ ...this.#source, key }, this.#names, this.counts);
   }

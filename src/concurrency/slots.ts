@@ -4,10 +4,10 @@
  */
 import { checkNumber, wholeAtLeastOne } from "../ground/check.ts";
 import { PermitsExceedCapacityError } from "../ground/errors.ts";
+import { Deadlines, type Due } from "../queue/deadlines.ts";
 import { type Supply, UNKNOWN } from "../queue/supply.ts";
 
 export class Slots implements Supply {
-  readonly isUncertain = true;
   limit: number;
   /** How many are held. */
   active: number;
@@ -27,6 +27,10 @@ export class Slots implements Supply {
 
   take(_at: number, slots: number): void {
     this.active += slots;
+  }
+
+  deadlines<Item extends Due>(): Deadlines<Item> {
+    return new Deadlines();
   }
 
   /** Frees slots, or changes the limit, at `now`. */

@@ -1,3 +1,4 @@
+import { Deadlines } from "../queue/deadlines.ts";
 import { instantOf, isTooLate, type Promised, Schedule } from "../queue/schedule.ts";
 import { type Supply, UNKNOWN } from "../queue/supply.ts";
 import type { QueueEntry, Waiter } from "../queue/waiter.ts";
@@ -14,7 +15,7 @@ export class FairSchedule<S extends Supply = Supply> extends Schedule<S> {
   readonly #ranks: Ranks<Waiter>;
 
   constructor(released: S, refuse: (waiter: Waiter) => void, ranks: Ranks<Waiter>) {
-    super(released, refuse, true);
+    super(released, refuse, new Deadlines());
     this.#ranks = ranks;
   }
 

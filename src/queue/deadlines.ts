@@ -1,34 +1,37 @@
 import { Heap } from "../ground/heap.ts";
-import type { Waiter } from "./waiter.ts";
 
-interface Entry {
-  readonly waiter: Waiter;
+/** What may be too late: see `Waiter.deadline`. */
+export interface Due {
   readonly deadline: number;
+}
+
+interface Entry<Item> extends Due {
+  readonly item: Item;
   index: number;
 }
 
 /** The waiters that have a deadline, where it is not certain when they come to their turn. */
-export class Deadlines {
-  readonly #heap = new Heap<Entry>((a, b) => a.deadline < b.deadline);
-  readonly #entries = new Map<Waiter, Entry>();
+export class Deadlines<Item extends Due> {
+  readonly #heap = new Heap<Entry<Item>>((a, b) => a.deadline < b.deadline);
+  readonly #entries = new Map<Item, Entry<Item>>();
 
   /** The waiter with the earliest deadline. */
-  get first(): Waiter | undefined {
-    return this.#heap.first?.waiter;
+  get first(): Item | undefined {
+    return this.#heap.first?.item;
   }
 
-  add(waiter: Waiter): void {
-    const { deadline } = waiter;
+  add(item: Item): void {
+    const { deadline } = item;
     if (deadline === Infinity) return;
-    const entry = { waiter, deadline, index: -1 };
-    this.#entries.set(waiter, entry);
+    const entry = { item, deadline, index: -1 };
+    this.#entries.set(item, entry);
     this.#heap.push(entry);
   }
 
-  delete(waiter: Waiter): void {
-    const entry = this.#entries.get(waiter);
+  delete(item: Item): void {
+    const entry = this.#entries.get(item);
     if (entry === undefined) return;
-    this.#entries.delete(waiter);
+    this.#entries.delete(item);
     this.#heap.remove(entry);
   }
 }

@@ -1,7 +1,7 @@
 import type { FairEntry } from "../fair/fair-entry.ts";
 import { LinkedList } from "../ground/linked-list.ts";
 import { type Amount, sizeOf } from "../ground/permits.ts";
-import { Deadlines } from "./deadlines.ts";
+import type { Deadlines } from "./deadlines.ts";
 import { type Supply, UNKNOWN } from "./supply.ts";
 import { Change, type QueueEntry, type Waiter } from "./waiter.ts";
 
@@ -31,8 +31,8 @@ export class Schedule<S extends Supply = Supply> {
   readonly #released: S;
   protected readonly refuse: (waiter: Waiter) => void;
   readonly #entries = new LinkedList<QueueEntry>();
-  /** Kept where a waiter may miss its deadline although no other has changed. */
-  readonly #deadlines: Deadlines | undefined;
+  /** Present where a waiter may miss its deadline although no other has changed. */
+  readonly #deadlines: Deadlines<Waiter> | undefined;
   #promised: Promised<S> | undefined;
   #permits = 0;
   #awaited = 0;
@@ -40,12 +40,16 @@ export class Schedule<S extends Supply = Supply> {
   /**
    * @param released the state after the released waiters
    * @param refuse removes a waiter that could not start before its deadline
-   * @param isOvertaken whether later callers may overtake a waiter
+   * @param deadlines where later callers may overtake a waiter; default: those of the supply, if any
    */
-  constructor(released: S, refuse: (waiter: Waiter) => void, isOvertaken = false) {
+  constructor(
+    released: S,
+    refuse: (waiter: Waiter) => void,
+    deadlines: Deadlines<Waiter> | undefined = released.deadlines?.(),
+  ) {
     this.#released = released;
     this.refuse = refuse;
-    if (isOvertaken || released.isUncertain) this.#deadlines = new Deadlines();
+    this.#deadlines = deadlines;
   }
 
   /** How many permits the waiters ask for. */

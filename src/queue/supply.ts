@@ -1,5 +1,6 @@
 /** What the callers of a queue wait for: permits of the policies in this process, grants of a store, slots. */
 import type { Amount } from "../ground/permits.ts";
+import type { Deadlines, Due } from "./deadlines.ts";
 
 /**
  * The instant of an amount that is not available, and of which it is not known when it will be: a slot that somebody
@@ -16,8 +17,8 @@ export interface Supply {
   earliest(from: number, amount: Amount): number;
   /** Takes the amount for that instant. @param start when the caller really starts, if that is later */
   take(at: number, amount: Amount, start?: number): void;
-  /** Whether `earliest` may return `UNKNOWN`. Then the deadlines of waiters need a timer. */
-  readonly isUncertain?: boolean;
+  /** Present where `earliest` may return `UNKNOWN`: the deadlines of waiters then need a timer. */
+  deadlines?<Item extends Due>(): Deadlines<Item>;
   /** Whether it is charged at the instants at which waiters really start. */
   readonly isStrict?: boolean;
   /** Whether it bounds how much may be waited for; `overflowing` is -1 if that amount may. */

@@ -10,7 +10,7 @@
  * The store has granted each permit, and each is used once, at its instant or later. `permits` bounds what
  * is buffered and under way, `maxAgeMs` how long it stays usable and how far a refill reserves beyond the last
  * caller that waits in this process. If that bound or a full bucket cuts a refill short, the next one follows
- * after half of `maxAgeMs`. What follows from this: docs/redis.md, "Fewer round trips".
+ * after half of `maxAgeMs`. What follows from this: docs/prefetch.md.
  *
  * Worked example with 1000 permits a second, `permits: 100` and one caller: the first call sends one
  * batch with its own request and 100 chunks, granted for 1, 2 … 100 ms. The following calls use one

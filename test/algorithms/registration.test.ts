@@ -21,7 +21,8 @@ test("every folder is registered, under the name of its files and its twin", () 
   assert.equal(algorithms.map(({ name }) => name).sort(), folders.sort());
   for (const { name } of algorithms) {
     for (const ending of ["ts", "lua"]) {
-      assert.ok(existsSync(`${FOLDER}/${name}/${name}.${ending}`), `${name}.${ending}`);
+      const file = `${name}.${ending}`;
+      assert.ok(existsSync(`${FOLDER}/${name}/${file}`), `${name}: ${file} is missing`);
     }
     assert.ok(Object.hasOwn(luaTwins, name), `${name}.lua is embedded: npm run lua`);
   }

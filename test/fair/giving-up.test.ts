@@ -13,7 +13,7 @@ import {
 import { StoreRateLimiter } from "../../src/store.ts";
 import { memoryStore } from "../../src/testing/index.ts";
 import { HandLeaseStore } from "../support/limiter/lease-store.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const test = suite("shares whose callers give up");
 
@@ -111,7 +111,7 @@ async function play(create: (everyMs: number) => Call, scene: Scene, most: numbe
 
 /** A caller of A waits for several others; or the caller that is next waits for longer than it stays. */
 const SCENES: readonly Scene[] = [
-  { everyMs: 10, others: 50, seconds: 30 },
+  { everyMs: 10, others: 50, seconds: runs(30, 12) },
   { everyMs: 1000, others: 5, seconds: 120 },
 ];
 

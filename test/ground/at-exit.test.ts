@@ -1,9 +1,8 @@
 import { spawnSync } from "node:child_process";
-import { resolve } from "node:path";
-import { pathToFileURL } from "node:url";
 import * as assert from "uvu/assert";
 import { atExit } from "../../src/ground/at-exit.ts";
 import { smoothBursty } from "../../src/index.ts";
+import { bundled } from "../support/bundled.ts";
 import { onHand } from "../support/limiter/remote.ts";
 import { turn } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
@@ -58,23 +57,11 @@ test("a limiter with prefetched permits gives them back, and has no listener oth
   assert.ok(listeners() <= before);
 });
 
-test("prefetched permits keep no process alive", () => {
-  const url = (path: string) => JSON.stringify(pathToFileURL(resolve(path)).href);
-  const story = `
-    const { systemClock } = await import(${url("src/ground/clock.ts")});
-    const { smoothBursty } = await import(${url("src/index.ts")});
-    const { onHand } = await import(${url("test/support/limiter/remote.ts")});
-    const prefetch = { permits: 5, maxAgeMs: 3_600_000 };
-    const policy = smoothBursty({ permitsPerSecond: 10 });
-    const { store, limiter } = onHand(policy, { prefetch, clock: systemClock });
-    await limiter.acquire();
-    process.on("exit", () => console.log(store.sent()));
-  `;
-  const { stdout, stderr } = spawnSync(
-    process.execPath,
-    ["--import", "tsx", "--input-type=module", "--eval", story],
-    { encoding: "utf8", timeout: 15_000, env: { ...process.env, NODE_V8_COVERAGE: "" } },
-  );
+test("prefetched permits keep no process alive", async () => {
+  const program = await bundled("test/support/programs/at-exit-prefetcher.ts");
+  const env = { ...process.env, NODE_V8_COVERAGE: "" };
+  const options = { encoding: "utf8", timeout: 15_000, env } as const;
+  const { stdout, stderr } = spawnSync(process.execPath, [program], options);
   assert.match(stdout, /^back 1 .*\n$/, stderr);
 });
 

@@ -1,26 +1,45 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import * as assert from "uvu/assert";
 import { entries, exportsOf } from "../support/docs/exports.ts";
 import { suite } from "../support/suite.ts";
 
-// docs/api.md has a section for each entry of the package, headed by the name that users import. In
-// it each export is in a heading, as code, or in a table whose first column is called "name", alone or
-// with its arguments. The members of an export are in any section of an entry that exports it.
-const sections = new Map(
-  readFileSync("docs/api.md", "utf8")
-    .split(/^## /m)
-    .slice(1)
-    .map((section) => [section.slice(0, section.indexOf("\n")), section]),
+// Each entry of the package has a page in docs/api, whose title is the name that users import. On it each export is in a
+// heading, as code, or in a table whose first column is called "name", alone or with its arguments. The members of an
+// export are on any page of an entry that exports it.
+const pages = new Map(
+  readdirSync("docs/api").map((file) => {
+    const text = readFileSync(join("docs/api", file), "utf8");
+    return [/^# (.*)$/m.exec(text)?.[1] ?? file, { file, text }] as const;
+  }),
 );
 
-function documented(section: string): string[] {
-  const headings = section.match(/^### .*$/gm) ?? [];
-  const tables = [...section.matchAll(/^\| name \|.*\n\|[-|]+\n((?:\|.*\n)*)/gm)];
+function documented(page: string): string[] {
+  const headings = page.match(/^## .*$/gm) ?? [];
+  const tables = [...page.matchAll(/^\| name \|.*\n\|[-|]+\n((?:\|.*\n)*)/gm)];
   const cells = tables.flatMap(([, rows = ""]) => rows.match(/^\| `[^|]*/gm) ?? []);
   return [...headings, ...cells].flatMap((text) =>
     [...text.matchAll(/`(\w+)[(`]/g)].map(([, name = ""]) => name),
   );
+}
+
+/** The lines of the blocks that show signatures. */
+function signaturesOn(page: string): string[] {
+  return [...page.matchAll(/^```ts signature\n(.*?)^```$/gms)].flatMap(([, block = ""]) =>
+    block.trimEnd().split("\n"),
+  );
+}
+
+/** The text of a source in the form of signatures: on one line, without comments, `readonly` and values of defaults. */
+function signaturesIn(file: string): string {
+  return readFileSync(file, "utf8")
+    .replaceAll(/\/\*\*.*?\*\//gs, "")
+    .replaceAll(/\s+/g, " ")
+    .replaceAll("readonly ", "")
+    .replaceAll(/(?<=[(<]) | (?=[)])/g, "")
+    .replaceAll(/,(?=\))/g, "")
+    .replaceAll(/(\w): ([\w<>| ]+) = [^,)]+(?=[,)])/g, "$1?: $2");
 }
 
 /** Types that users only pass on: their fields are internal. */
@@ -28,43 +47,59 @@ const OPAQUE = /^(\w*Policy|Store|MemoryStore)$/;
 /** What other libraries' clients are like: these explain their methods. */
 const FOREIGN = /^\w+Subscriber$/;
 
-const api = suite("docs/api.md");
+const api = suite("docs/api");
 
-api("api.md has a section for each entry, and besides only the general ones", () => {
-  const about = ["Conventions", "What an import costs in a bundle"];
+api("each entry has a page, and the index links to it", () => {
+  assert.equal([...pages.keys()].toSorted(), [...entries().keys()].toSorted());
+  const index = readFileSync("docs/api.md", "utf8");
   assert.equal(
-    [...sections.keys()].filter((name) => !about.includes(name)),
-    [...entries().keys()],
+    [...pages].filter(([entry, { file }]) => !index.includes(`[\`${entry}\`](api/${file})`)),
+    [],
   );
 });
 
-/** The code of the sections that may name the members of an export, by its declaration. */
+/** The code of the pages that may name the members of an export, by its declaration. */
 const codes = new Map<string, readonly string[]>();
 const exportsByEntry = [...entries()].map(([entry, file]) => {
-  const section = sections.get(entry) ?? "";
+  const page = pages.get(entry)?.text ?? "";
   const exported = exportsOf(file);
-  const prose = section.replaceAll(/^```.*?^```$/gms, "");
+  const prose = page.replaceAll(/^```.*?^```$/gms, "");
   const code = prose.match(/`[^`]+`/g) ?? [];
   for (const { declaredAs } of exported) {
     codes.set(declaredAs, [...(codes.get(declaredAs) ?? []), ...code]);
   }
-  return { entry, file, section, exported };
+  return { entry, file, page, exported };
 });
 
-for (const { entry, file, section, exported } of exportsByEntry) {
+for (const { entry, file, page, exported } of exportsByEntry) {
   const names = exported.map(({ name }) => name);
 
-  api(`api.md lists exactly what ${entry} exports`, () => {
-    assert.equal(documented(section).toSorted(), names.toSorted());
+  api(`the page lists exactly what ${entry} exports`, () => {
+    assert.equal(documented(page).toSorted(), names.toSorted());
   });
 
-  api(`api.md names every member that ${entry} declares`, () => {
+  api(`the page names every member that ${entry} declares`, () => {
     const missing = exported.flatMap(({ name, declaredAs, members }) =>
       (OPAQUE.test(name) ? [] : members)
         .filter((member) => !codes.get(declaredAs)?.some((code) => code.match(`\\b${member}\\b`)))
         .map((member) => `${name}.${member}`),
     );
     assert.equal(missing, []);
+  });
+
+  api(`the signatures on the page are those of ${entry}`, () => {
+    const sources = new Map(
+      exported.map(({ name, declaredAs }) => [name, signaturesIn(declaredAs.split(" ")[0] ?? "")]),
+    );
+    const wrong = signaturesOn(page).filter((line) => {
+      const [, name = "", rest = ""] = /^(?:new )?(\w+)(.*)$/.exec(line) ?? [];
+      // a member: "FakeClock.advance(…", a constructor: "new FakeClock(…", or a function
+      const declared = rest.startsWith(".")
+        ? rest.slice(1)
+        : line.replace(/^new \w+/, "constructor");
+      return !sources.get(name)?.includes(declared);
+    });
+    assert.equal(wrong, []);
   });
 
   api(`each export of ${entry}, and each member of it, has a doc comment`, () => {

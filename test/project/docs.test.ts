@@ -24,7 +24,7 @@ for (const [folder, end] of [
 
 indexes.run();
 
-const docs = ["docs", "gateway/docs", "cli/docs"].flatMap((folder) =>
+const docs = ["docs", "docs/api", "gateway/docs", "cli/docs"].flatMap((folder) =>
   filesOf(folder, ".md").map((name) => join(folder, name)),
 );
 
@@ -56,6 +56,11 @@ for (const page of ["README.md", "docs/README.md", "gateway/README.md", "cli/REA
     },
   );
 }
+
+links("docs/serverless.md shows the handler that examples/lambda.ts runs", () => {
+  const handler = readFileSync("examples/lib/lambda-handler.ts", "utf8");
+  assert.ok(readFileSync("docs/serverless.md", "utf8").includes(`\`\`\`ts\n${handler}\`\`\``));
+});
 
 links.run();
 

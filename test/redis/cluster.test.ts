@@ -56,7 +56,7 @@ async function scriptsRun(node: RedisServer): Promise<number> {
   return Number(calls ?? 0);
 }
 
-const KEYS = runs(600);
+const KEYS = runs(600, 150);
 
 const modes: readonly RedisPoliciesOptions[] = [
   { whenUnavailable: "throw" },

@@ -1,7 +1,6 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import fc from "fast-check";
 import { Cluster, Redis } from "ioredis";
 import { Redis as Redis5 } from "ioredis-5";
@@ -21,6 +20,7 @@ import {
 import { type LeaseRequest, leaseId } from "../../src/stores/lease-store.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisLeaseStore } from "../../src/stores/redis/redis-lease-store.ts";
+import { bundled } from "../support/bundled.ts";
 import { HandLeaseStore, slotsOf } from "../support/limiter/lease-store.ts";
 import { failure } from "../support/limiter/watch.ts";
 import { PATIENT } from "../support/patient.ts";
@@ -32,28 +32,7 @@ import { freshUrl, type RedisServer, sharedRedis, startRedis } from "../support/
 import { runs, suite } from "../support/suite.ts";
 
 const LEASE_MS = 900;
-
-if (process.argv[2] === "child") await beChild();
-
-/** A process that asks for two leases, reports when it has lost one, and asks for another. */
-async function beChild(): Promise<never> {
-  const redis = new Redis(String(process.argv[3]));
-  const options = { ...PATIENT, leaseMs: LEASE_MS };
-  const limiter = RedisConcurrencyLimiter.create(redis, "children", 2, options);
-  process.on("disconnect", () => process.exit());
-  const hold = async () => {
-    const { signal } = await limiter.acquire();
-    signal.addEventListener("abort", () => {
-      process.send?.(`${signal.reason}`);
-      void hold();
-    });
-  };
-  void hold();
-  void hold();
-  await until("leases or tickets", () => limiter.active + limiter.waiting === 2);
-  process.send?.("ready");
-  return new Promise(() => {});
-}
+const leaseHolder = bundled("test/support/programs/lease-holder.ts");
 
 /** A test's own clients and limiters, all closed with it. */
 class Bench implements AsyncDisposable {
@@ -80,9 +59,7 @@ class Bench implements AsyncDisposable {
 
   async child(): Promise<ChildProcess> {
     const env = { ...process.env, NODE_V8_COVERAGE: "" };
-    const execArgv = ["--import", "tsx"];
-    const file = fileURLToPath(import.meta.url);
-    const child = fork(file, ["child", this.url], { env, execArgv });
+    const child = fork(await leaseHolder, [this.url, `${LEASE_MS}`], { env, execArgv: [] });
     this.#ends.push(() => child.kill("SIGKILL"));
     assert.is((await once(child, "message"))[0], "ready");
     return child;

@@ -1,7 +1,7 @@
 /**
  * Faults of real servers under load. For each fault: every call ends within its own time, by an
  * answer or by a StoreUnavailableError with its cause; what is used stays within the bound that
- * docs/availability.md states; the limiter works again afterwards; nothing is left behind.
+ * docs/outage-bounds.md states; the limiter works again afterwards; nothing is left behind.
  *
  * The bound, beyond what a limiter grants in t seconds (store + rate x t + 1 request):
  *

@@ -1,5 +1,5 @@
 /**
- * Checks what docs/availability.md says about every fault, with a real server, a proxy and four
+ * Checks what docs/outage-bounds.md says about every fault, with a real server, a proxy and four
  * processes that share a limit. `npm run outages` runs the same and prints the figures.
  *
  * Results that do not depend on the machine are exact: during a known outage a call is answered
@@ -51,7 +51,7 @@ for (const fault of faults) {
     for (const mode of ["local", "throw"] as const) {
       const { count, firstMs, turns, mostlyMs } = outcome.calls(mode);
       assert.ok(firstMs <= TIMEOUT_MS + MARGIN_MS, `${mode}: ${firstMs} ms for calls in flight`);
-      // below 1 in the table of docs/availability.md; of fewer calls it would be the slowest
+      // below 1 in the table of docs/outage-bounds.md; of fewer calls it would be the slowest
       if (count > 5000)
         assert.ok(mostlyMs < 50, `${mode}: ${mostlyMs} ms, but for one in a thousand`);
       // none on a quiet machine, as the table says; on a busy one some time out and detect it one

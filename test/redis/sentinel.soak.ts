@@ -1,7 +1,7 @@
 /**
  * Failovers by real Sentinels: a master, two replicas, three Sentinels. Sentinel makes the old
  * master a replica some ten seconds after the promotion, and ioredis stays with it until then, so
- * two masters grant permits at the same time. docs/availability.md states the bound; the figures
+ * two masters grant permits at the same time. docs/outage-bounds.md states the bound; the figures
  * that it quotes are printed here.
  */
 import { setTimeout as sleep } from "node:timers/promises";

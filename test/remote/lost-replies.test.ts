@@ -169,7 +169,7 @@ keyed(
     const limiter = StoreLimiter.create(store, "name", policy, { timeoutMs: 60_000 });
     const call = limiter.for("key").tryAcquire();
     const seen = new WeakRef(limiter.for("key"));
-    for (let round = 0; round < 10; round++) {
+    for (let round = 0; round < 3; round++) {
       await turn();
       gc();
     }

@@ -9,7 +9,7 @@ import { HandStore, onHand } from "../support/limiter/remote.ts";
 import { turn } from "../support/limiter/watch.ts";
 import { runs, suite } from "../support/suite.ts";
 
-// The bound of docs/availability.md for `whenUnavailable: "local"`: whatever the arrivals and the
+// The bound of docs/outage-bounds.md for `whenUnavailable: "local"`: whatever the arrivals and the
 // outages, all instances together stay within
 //
 //   bound of the policy + absences x (largest request + share of the capacity)

@@ -230,7 +230,7 @@ test("a rule that is reported as never binding refuses and delays no request, wh
       assert.equal(bound, [], JSON.stringify(written));
     }),
     {
-      numRuns: runs(80),
+      numRuns: runs(80, 20),
       // a request that waits in a line is charged to other rules before it passes
       examples: [
         [

@@ -31,13 +31,13 @@ test("ls finds the limiters of all masters, and a limiter is changed on its own"
     sizes.every((size) => size > 0),
     `the keys are on all masters: ${sizes}`,
   );
-  for (const { url } of cluster.masters) {
+  for (const [i, { url }] of cluster.masters.entries()) {
     const run = (...args: string[]) => cli(["redis", ...args, "--url", url]);
     const { code, out, err } = await run("ls", "--json");
     assert.is(code, 0, err);
     const keys = JSON.parse(out).map(({ key }: { key: string }) => key);
     assert.equal(keys, ["c:reports", ...names.map((name) => `l:${name}`).sort()]);
-    for (const name of names) {
+    for (const name of names.slice(4 * i, 4 * i + 4)) {
       assert.is((await run("set-rate", `l:${name}`, "20")).code, 0);
       assert.match((await run("show", `l:${name}`)).out, "20/s, set; declared 10/s");
     }

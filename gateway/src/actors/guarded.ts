@@ -7,6 +7,7 @@
 import { type Clock, systemClock } from "smooth-limiter";
 import { show } from "../ground/check.ts";
 import { isThenable, type Maybe } from "../ground/maybe.ts";
+import { type Deadline, within } from "../ground/within.ts";
 import type { GatewayRequest } from "../request.ts";
 import { type Actor, isOwnActor } from "./actor.ts";
 import { addressOf } from "./address.ts";
@@ -25,16 +26,14 @@ export type GuardedCall<T, Rest extends readonly unknown[] = readonly []> = (
   ...rest: Rest
 ) => Maybe<T | undefined>;
 
-export interface GuardOptions<T> {
+/** The deadline is that of the function's promise. */
+export interface GuardOptions<T> extends Deadline {
   /** The function's name, for messages. */
   readonly name: string;
   /** The consequence of a failure, for the warning: "the request counts as …". */
   readonly instead: string;
   /** Returns the value, checked; throws if it cannot be used. */
   readonly read: (value: unknown) => T | undefined;
-  /** How long the function's promise may take, ms. */
-  readonly timeoutMs: number;
-  readonly clock: Clock;
 }
 
 /** Wraps an actor; returns one for addresses unchanged, because it does not fail. */
@@ -60,7 +59,7 @@ export function guarded(
 /** Wraps a function of the application that is called for each request. */
 export function guardedCall<T, Rest extends readonly unknown[] = readonly []>(
   call: (request: GatewayRequest, ...rest: Rest) => unknown,
-  { name, instead, read, timeoutMs, clock }: GuardOptions<T>,
+  { name, instead, read, ...deadline }: GuardOptions<T>,
 ): GuardedCall<T, Rest> {
   let hasWarned = false;
 
@@ -81,7 +80,7 @@ export function guardedCall<T, Rest extends readonly unknown[] = readonly []>(
     try {
       const value = call(request, ...rest);
       if (!isThenable(value)) return read(value);
-      return within(value, timeoutMs, clock)
+      return within(value, deadline)
         .then(read)
         .catch((error: unknown) => failed(error, request, report));
     } catch (error) {
@@ -104,21 +103,6 @@ function textOf(name: string, value: unknown): string | undefined {
   if (typeof value === "string") return checkValue(name, value);
   if (value === undefined || value === null) return undefined;
   throw new TypeError(`${name} must return a text or undefined, got ${show(value)}`);
-}
-
-/** Rejects with a TimeoutError if there is no result in time. */
-async function within<T>(answer: PromiseLike<T>, timeoutMs: number, clock: Clock): Promise<T> {
-  let cancel = () => {};
-  const late = new Promise<never>((_, reject) => {
-    const error = new DOMException(`no answer within ${timeoutMs} ms`, "TimeoutError");
-    const timer = clock.wakeAt(clock.now() + timeoutMs, () => reject(error));
-    cancel = () => timer.cancel();
-  });
-  try {
-    return await Promise.race([answer, late]);
-  } finally {
-    cancel();
-  }
 }
 
 /** Returns a request with methods that also work when they are detached. */

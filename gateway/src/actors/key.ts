@@ -1,5 +1,6 @@
 import { sha256 } from "../ground/sha-256.ts";
 import type { GatewayRequest } from "../request.ts";
+import type { ActorValue } from "./actor-value.ts";
 import type { AddressActor } from "./address.ts";
 
 /**
@@ -35,18 +36,17 @@ export function keyOf(value: string, scope: "local" | "global"): string {
  * Returns the text from which the key is derived: it differs for a value and for its replacement. It is
  * the value itself where possible, because V8 hashes each newly created string again.
  *
- * @param isKnown whether the value is the request's own, and not a replacement for a missing one
  * @param isAlwaysMarked whether a value is marked even if it is not ambiguous
  */
-export function markedKey(value: string, isKnown: boolean, isAlwaysMarked = false): string {
-  if (!isKnown) return `?${value}`;
+function markedKey({ value, isOwn }: ActorValue, isAlwaysMarked = false): string {
+  if (!isOwn) return `?${value}`;
   const isMarked = value[0] === "=" || value[0] === "?";
   return isMarked || isAlwaysMarked ? `=${value}` : value;
 }
 
 /** Returns the key of an actor under a rule of that scope. */
-export function keyOfActor(value: string, isKnown: boolean, scope: "local" | "global"): string {
-  return keyOf(markedKey(value, isKnown, scope === "global"), scope);
+export function keyOfActor(actor: ActorValue, scope: "local" | "global"): string {
+  return keyOf(markedKey(actor, scope === "global"), scope);
 }
 
 /**
@@ -58,5 +58,7 @@ export function localKey(
   address: AddressActor,
   request: GatewayRequest,
 ): string {
-  return value ? keyOfActor(value, true, "local") : markedKey(address(request) ?? "", false);
+  return value
+    ? keyOfActor({ value, isOwn: true }, "local")
+    : markedKey({ value: address(request) ?? "", isOwn: false });
 }

@@ -1,5 +1,12 @@
 /** The response to a refused request. */
-import { type Bound, checkNumber, checkOneOf, checkText, show } from "../ground/check.ts";
+import {
+  type Bound,
+  checkFunction,
+  checkNumber,
+  checkOneOf,
+  checkText,
+  show,
+} from "../ground/check.ts";
 import type { Maybe } from "../ground/maybe.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { CheckResult } from "./checker.ts";
@@ -60,9 +67,7 @@ export function checkAnswerOptions(options: AnswerOptions): AnswerStyle {
     );
   }
   for (const dialect of dialects) checkOneOf("headers", dialect, Object.keys(DIALECTS));
-  if (answer !== undefined && typeof answer !== "function") {
-    throw new TypeError(`answer must be a function, got ${show(answer)}`);
-  }
+  if (answer !== undefined) checkFunction("answer", answer);
   return { status, dialects: [...new Set(dialects)], answer };
 }
 

@@ -1,5 +1,6 @@
 /** Rules that limit the bytes per second of responses. */
 import { type KeyedLimiter, RateLimiter, smoothBursty } from "smooth-limiter";
+import { overrideOf } from "../actors/actor-value.ts";
 import type { Report } from "../actors/guarded.ts";
 import { keyOfActor } from "../actors/key.ts";
 import type { Pace } from "../answers/checker.ts";
@@ -47,9 +48,9 @@ export class PaceRule extends CompiledRule<RateRule> implements PaceLimit {
       const { clock } = this.context;
       return { limiter: RateLimiter.create(bytesPerSecond, { clock }), afterBytes };
     }
-    return this.resolve(request, report, (value, isKnown): Pace => {
-      const shared = (isKnown && this.#overrides.get(value)) || this.#own;
-      const limiter = shared.limiters.for(keyOfActor(value, isKnown, "local"));
+    return this.resolve(request, report, (value): Pace => {
+      const shared = overrideOf(this.#overrides, value) ?? this.#own;
+      const limiter = shared.limiters.for(keyOfActor(value, "local"));
       return { limiter, afterBytes: shared.afterBytes };
     });
   }

@@ -1,3 +1,4 @@
+import type { ActorValue } from "../actors/actor-value.ts";
 import type { Report } from "../actors/guarded.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
 import { Limits, type RuleContext, type RulePolicies, unixMs } from "../limits.ts";
@@ -46,28 +47,28 @@ export class PermitRule extends CompiledRule<Rule> implements PermitLimit<Rule> 
 
   /** One function for all requests, because this is on the path of each. */
   readonly #chargeFor = (
-    actor: string,
-    isKnown: boolean,
+    actor: ActorValue,
     request: GatewayRequest,
     report: Report | undefined,
   ): Maybe<Charge<Rule> | undefined> => {
     const stated = this.#costOf(request.method);
-    if (this.costBy === undefined) return this.#chargeOf(actor, isKnown, stated);
+    if (this.costBy === undefined) return this.#chargeOf(actor, stated);
     return chain(this.costBy.estimate(request, report), (cost = stated) =>
-      this.#chargeOf(actor, isKnown, cost),
+      this.#chargeOf(actor, cost),
     );
   };
 
-  #chargeOf(actor: string, isKnown: boolean, cost: number): Charge<Rule> | undefined {
+  #chargeOf(counted: ActorValue, cost: number): Charge<Rule> | undefined {
     if (cost === 0) return undefined;
     const { limits } = this;
     if (this.#isSimple) {
-      const limiter = limits.for(actor, isKnown, 0);
-      return { limit: this, actor, cost, limiter, isPlain: this.#isPlain && limiter !== undefined };
+      const limiter = limits.for(counted, 0);
+      const isPlain = this.#isPlain && limiter !== undefined;
+      return { limit: this, actor: counted.value, cost, limiter, isPlain };
     }
     const { clock } = this.context;
-    const limiter = limits.for(actor, isKnown, this.#isOnCalendar ? unixMs(clock) : 0);
-    return new RuleCharge({ limit: this, actor, isKnown, cost, limiter, clock });
+    const limiter = limits.for(counted, this.#isOnCalendar ? unixMs(clock) : 0);
+    return new RuleCharge({ limit: this, counted, cost, limiter, clock });
   }
 
   /** Returns the permits that a request takes, for a rule that states them. */

@@ -1,12 +1,14 @@
 /** Rules that limit how many requests are in progress at once. */
 import { systemClock } from "smooth-limiter";
 import { type RedisClient, RedisConcurrencyLimiter } from "smooth-limiter/redis";
+import { type ActorValue, overrideOf } from "../actors/actor-value.ts";
 import type { Report } from "../actors/guarded.ts";
 import { keyOfActor } from "../actors/key.ts";
-import { chain, type Maybe, settled } from "../ground/maybe.ts";
+import { type Maybe, settled } from "../ground/maybe.ts";
 import type { RuleContext } from "../limits.ts";
+import { type CountedPlace, enterPlace, lookAtPlace } from "../pipeline/counted-place.ts";
 import type { Entered, PlaceLimit } from "../pipeline/limit.ts";
-import { LeasedPlaces, OwnPlaces, type Places, placeDecision } from "../places.ts";
+import { LeasedPlaces, OwnPlaces, type Places } from "../places.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { ConnectionRule } from "../rules/rule.ts";
 import type { Outcome } from "../verdict.ts";
@@ -32,44 +34,27 @@ export class PlaceRule extends CompiledRule<ConnectionRule> implements PlaceLimi
   }
 
   enter(request: GatewayRequest, report?: Report): Maybe<Entered<ConnectionRule> | undefined> {
-    return this.resolve(request, report, (actor, isKnown) => {
-      const { maxAgeMs = Infinity, mode } = this.rule;
-      const limit = this.#limitOf(actor, isKnown);
-      const options = { key: this.#keyOf(actor, isKnown), limit, maxAgeMs };
-      const take = () =>
-        chain(this.#places.take(options), (place) => ({
-          outcome: this.#outcome(actor, limit, place?.remaining),
-          place,
-        }));
-      return mode === "shadow" ? settled(take) : take();
+    return this.resolve(request, report, (actor) => {
+      const take = () => enterPlace(this.#places, this.#placeFor(actor));
+      return this.rule.mode === "shadow" ? settled(take) : take();
     });
   }
 
   look(request: GatewayRequest): Maybe<Outcome<ConnectionRule> | undefined> {
-    return this.resolve(request, undefined, (actor, isKnown) => {
-      const limit = this.#limitOf(actor, isKnown);
-      return chain(this.#places.takenOf(this.#keyOf(actor, isKnown), limit), (taken) =>
-        this.#outcome(actor, limit, taken < limit ? limit - taken : undefined),
-      );
-    });
+    return this.resolve(request, undefined, (actor) =>
+      lookAtPlace(this.#places, this.#placeFor(actor)),
+    );
   }
 
   close(): Promise<void> {
     return this.#places.close();
   }
 
-  #outcome(actor: string, limit: number, remaining: number | undefined): Outcome<ConnectionRule> {
+  #placeFor(actor: ActorValue): CountedPlace<ConnectionRule> {
     const { rule } = this;
-    const decision = placeDecision(rule.name, limit, remaining);
-    return { rule, actor, allowed: decision.allowed, decision };
-  }
-
-  #limitOf(actor: string, isKnown: boolean): number {
-    return (isKnown ? this.#overrides.get(actor) : undefined) ?? this.rule.connections;
-  }
-
-  #keyOf(actor: string, isKnown: boolean): string {
-    return keyOfActor(actor, isKnown, this.rule.scope);
+    const { maxAgeMs = Infinity, scope } = rule;
+    const limit = overrideOf(this.#overrides, actor) ?? rule.connections;
+    return { rule, actor: actor.value, key: keyOfActor(actor, scope), limit, maxAgeMs };
   }
 }
 

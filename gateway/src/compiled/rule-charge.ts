@@ -3,6 +3,7 @@
  * permits back when the response is known, or has a cost that a function computes.
  */
 import { type Clock, type Decision, type Limiter, systemClock } from "smooth-limiter";
+import type { ActorValue } from "../actors/actor-value.ts";
 import type { Report } from "../actors/guarded.ts";
 import { counts } from "../answers/counted.ts";
 import { chain, type Maybe, settled } from "../ground/maybe.ts";
@@ -24,9 +25,7 @@ interface ChargedRule {
 
 interface Asked {
   readonly limit: ChargedRule;
-  readonly actor: string;
-  /** Whether the actor is the rule's own, and not a replacement for a missing one. */
-  readonly isKnown: boolean;
+  readonly counted: ActorValue;
   readonly cost: number;
   /** Undefined: nothing passes. */
   readonly limiter: Limiter | undefined;
@@ -39,21 +38,21 @@ export class RuleCharge implements Charge<RequestRule> {
   readonly cost: number;
   readonly limiter: Limiter | undefined;
   readonly isPlain = false;
-  readonly #isKnown: boolean;
+  readonly #counted: ActorValue;
   readonly #clock: Clock | undefined;
 
-  constructor({ limit, actor, isKnown, cost, limiter, clock }: Asked) {
+  constructor({ limit, counted, cost, limiter, clock }: Asked) {
     this.limit = limit;
-    this.actor = actor;
+    this.actor = counted.value;
     this.cost = cost;
     this.limiter = limiter;
-    this.#isKnown = isKnown;
+    this.#counted = counted;
     this.#clock = clock;
   }
 
   closed(): Maybe<Decision | undefined> {
     const { limits, costBy, rule } = this.limit;
-    const isPossible = costBy === undefined || limits.fits(this.actor, this.#isKnown, this.cost);
+    const isPossible = costBy === undefined || limits.fits(this.#counted, this.cost);
     if (this.limiter === undefined || !isPossible) {
       return stated(rule.name, false, { limit: 0, remaining: 0, waitMs: Infinity });
     }
@@ -63,7 +62,7 @@ export class RuleCharge implements Charge<RequestRule> {
   }
 
   read(decision: Decision): Decision {
-    const calendar = this.limit.limits.calendarOf(this.actor, this.#isKnown);
+    const calendar = this.limit.limits.calendarOf(this.#counted);
     if (calendar === undefined) return decision;
     const nowMs = unixMs(this.#clock);
     const { startMs, endMs } = calendar.periodAt(nowMs);
@@ -117,7 +116,7 @@ export class RuleCharge implements Charge<RequestRule> {
     const { cost, limiter } = this;
     const clock = this.#clock ?? systemClock;
     const mayBlock = rule.block !== undefined;
-    const isOnCalendar = limits.calendarOf(this.actor, this.#isKnown) !== undefined;
+    const isOnCalendar = limits.calendarOf(this.#counted) !== undefined;
     const takenMs = clock.now();
     if (mayBlock) limits.inFlight.begin(this.#key, cost);
     return (status) => {
@@ -136,6 +135,6 @@ export class RuleCharge implements Charge<RequestRule> {
   }
 
   get #key(): string {
-    return this.limit.limits.keyOf(this.actor, this.#isKnown);
+    return this.limit.limits.keyOf(this.#counted);
   }
 }

@@ -1,3 +1,4 @@
+import type { ActorValue } from "../actors/actor-value.ts";
 import { exemption } from "../actors/exemption.ts";
 import type { GuardedActor, Report } from "../actors/guarded.ts";
 import type { Maybe } from "../ground/maybe.ts";
@@ -7,13 +8,15 @@ import { certainlyBelow } from "../match/pattern.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { AnyRule } from "../rules/rule.ts";
 
-/** Goes on with the value by which a rule counts a request. @param isKnown whether it is the actor's own */
+/** Goes on with the value by which a rule counts a request. */
 type Resolved<T> = (
-  actor: string,
-  isKnown: boolean,
+  actor: ActorValue,
   request: GatewayRequest,
   report: Report | undefined,
 ) => Maybe<T>;
+
+/** What a rule for all requests together counts by. */
+const ALL: ActorValue = { value: "", isOwn: true };
 
 /** A rule that is in force: the requests to which it applies, and its actor. */
 export abstract class CompiledRule<R extends AnyRule = AnyRule> {
@@ -57,7 +60,7 @@ export abstract class CompiledRule<R extends AnyRule = AnyRule> {
   /**
    * Finds by what the rule counts a request.
    *
-   * @param go receives the value, and whether it is the actor's own or a replacement for a missing one
+   * @param go receives the value
    * @returns undefined if the rule does not apply to the request
    */
   protected resolve<T>(
@@ -77,11 +80,14 @@ export abstract class CompiledRule<R extends AnyRule = AnyRule> {
     report: Report | undefined,
     go: Resolved<T>,
   ): Maybe<T | undefined> {
-    if (value) return this.#isExempt(value, request) ? undefined : go(value, true, request, report);
+    if (value) {
+      if (this.#isExempt(value, request)) return undefined;
+      return go({ value, isOwn: true }, request, report);
+    }
     return this.rule.actor === "all"
-      ? go("", true, request, report)
+      ? go(ALL, request, report)
       : this.context.missing(this.rule.whenActorMissing, request, report, (instead) =>
-          go(instead, false, request, report),
+          go({ value: instead, isOwn: false }, request, report),
         );
   }
 }

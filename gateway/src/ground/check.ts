@@ -93,6 +93,15 @@ export function checkText(name: string, value: unknown): string {
   throw new TypeError(`${name} must be a string, got ${show(value)}`);
 }
 
+/** Checks the name of a limit, which is used in header fields. */
+export function checkName(name: unknown): void {
+  if (PRINTABLE.test(checkText("name", name))) return;
+  throw new TypeError(`name must be printable ASCII, got ${show(name)}`);
+}
+
+/** What header fields accept as a name. */
+export const PRINTABLE = /^[ -~]+$/;
+
 export function checkFunction(name: string, value: unknown): void {
   if (typeof value === "function") return;
   throw new TypeError(`${name} must be a function, got ${show(value)}`);

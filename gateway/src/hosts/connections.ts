@@ -2,7 +2,7 @@
 import { type AdaptiveLimit, type Clock, systemClock } from "smooth-limiter";
 import type { Actor } from "../actors/actor.ts";
 import { fromAddress } from "../actors/address.ts";
-import { guarded } from "../actors/guarded.ts";
+import { guarded, type Report } from "../actors/guarded.ts";
 import { keyOf, localKey } from "../actors/key.ts";
 import type { Checker } from "../answers/checker.ts";
 import {
@@ -10,24 +10,19 @@ import {
   aboveZeroOrInfinity,
   checkClock,
   checkFunction,
+  checkName,
   checkNumber,
   checkOptions,
-  checkText,
-  show,
   wholeAtLeastOne,
 } from "../ground/check.ts";
-import { chain } from "../ground/maybe.ts";
+import { chain, type Maybe } from "../ground/maybe.ts";
 import { LearnedPlaces } from "../learned-places.ts";
+import { type CountedPlace, enterPlace, lookAtPlace } from "../pipeline/counted-place.ts";
 import type { PlaceLimit } from "../pipeline/limit.ts";
 import { OneLimit } from "../pipeline/one-limit.ts";
-import {
-  LeasedPlaces,
-  OwnPlaces,
-  type Places,
-  placeDecision,
-  type SharedPlaces,
-} from "../places.ts";
-import type { CountedRule, Outcome } from "../verdict.ts";
+import { LeasedPlaces, OwnPlaces, type Places, type SharedPlaces } from "../places.ts";
+import type { GatewayRequest } from "../request.ts";
+import type { CountedRule } from "../verdict.ts";
 
 export interface ConnectionsOptions {
   /**
@@ -109,9 +104,7 @@ export function limitConnections(
   const address = fromAddress({ trustedProxies, ipv6Prefix });
   const { maxAgeMs = Infinity, limiter, clock = systemClock } = options;
   if (limiter !== undefined) checkFunction("limiter", limiter);
-  if (!/^[ -~]+$/.test(checkText("name", name))) {
-    throw new TypeError(`name must be printable ASCII, got ${show(name)}`);
-  }
+  checkName(name);
   checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
   checkNumber("maxAgeMs", maxAgeMs, aboveZeroOrInfinity);
   checkClock(clock);
@@ -122,9 +115,7 @@ export function limitConnections(
     throw new TypeError(`an adaptive limit counts all requests together: leave out ${ofActors}`);
   }
   const { actor = isLearned ? everyone : address } = options;
-  if (typeof actor !== "function") {
-    throw new TypeError(`actor must be a function, got ${show(actor)}`);
-  }
+  checkFunction("actor", actor);
   const fixedPlaces = () =>
     limiter === undefined
       ? new OwnPlaces(clock)
@@ -132,29 +123,18 @@ export function limitConnections(
   const places: Places = isLearned ? counted : fixedPlaces();
   const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
   const safeActor = guarded("the actor of limitConnections", actor, actorTimeoutMs, clock);
-  const found = (key: string, remaining: number | undefined): Outcome<CountedRule> => {
-    const decision = placeDecision(name, counted.limit, remaining);
-    return { rule, actor: key, allowed: decision.allowed, decision };
-  };
+  const placeFor = (request: GatewayRequest, report?: Report): Maybe<CountedPlace<CountedRule>> =>
+    chain(safeActor(request, report), (value) => {
+      const key = localKey(value, address, request);
+      return { rule, actor: key, key, limit: counted.limit, maxAgeMs };
+    });
   const place: PlaceLimit = {
     rule,
     turn: 0,
     endsByItself: maxAgeMs < Infinity,
     enter: (request, report) =>
-      chain(safeActor(request, report), (value) => {
-        const key = localKey(value, address, request);
-        return chain(places.take({ key, limit: counted.limit, maxAgeMs }), (taken) => ({
-          outcome: found(key, taken?.remaining),
-          place: taken,
-        }));
-      }),
-    look: (request) =>
-      chain(safeActor(request), (value) => {
-        const key = localKey(value, address, request);
-        return chain(places.takenOf(key, counted.limit), (taken) =>
-          found(key, taken < counted.limit ? counted.limit - taken : undefined),
-        );
-      }),
+      chain(placeFor(request, report), (asked) => enterPlace(places, asked)),
+    look: (request) => chain(placeFor(request), (asked) => lookAtPlace(places, asked)),
   };
   return new OneLimit({ places: [place] });
 }

@@ -1,11 +1,13 @@
 import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
-import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
+import type { Host } from "./host.ts";
+import { gatewayFilter, type HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
 import type { RateLimited } from "./limit-verdict.ts";
-import { carryOut, NodeGatewayRequest } from "./node.ts";
+import { NODE, prepare } from "./node.ts";
 import type { NodeRequest, NodeResponse } from "./node-messages.ts";
+import { NodeGatewayRequest } from "./node-request.ts";
 
 declare global {
   namespace Express {
@@ -50,7 +52,7 @@ export function expressGateway(
   gateway: Checker,
   options: HostOptions = {},
 ): (req: ExpressRequest, res: NodeResponse, next: (error?: unknown) => void) => void {
-  return middleware(new HostFilter(gateway, options));
+  return middleware(gatewayFilter(HOST, gateway, options));
 }
 
 /**
@@ -70,16 +72,26 @@ export function expressLimit<Req extends ExpressRequest = ExpressRequestLike>(
   limiter: Limiter | LimiterByKey,
   options: HostLimitOptions<Req> = {},
 ): (req: ExpressRequest, res: NodeResponse, next: (error?: unknown) => void) => void {
-  return middleware(limitFilter(limiter, options));
+  return middleware(limitFilter(HOST, limiter, options));
 }
 
-function middleware(filter: HostFilter) {
-  return (req: ExpressRequest, res: NodeResponse, next: (error?: unknown) => void): void => {
-    const go = (action: HostAction) => {
-      if (carryOut(action, res)) next();
-    };
-    const action = filter.ask(new NodeGatewayRequest(req, res, req.originalUrl ?? req.url), req);
-    if (action instanceof Promise) action.then(go, next);
-    else go(action);
-  };
+interface Call {
+  readonly req: ExpressRequest;
+  readonly res: NodeResponse;
+  next(error?: unknown): void;
+}
+
+const HOST: Host<Call> = {
+  ...NODE,
+  request: ({ req, res }) => new NodeGatewayRequest(req, res, req.originalUrl ?? req.url),
+  pass({ res, next }, passage) {
+    prepare(res, passage);
+    next();
+  },
+  fail: ({ next }, error) => next(error),
+};
+
+function middleware(filter: HostFilter<Call>) {
+  return (req: ExpressRequest, res: NodeResponse, next: (error?: unknown) => void): void =>
+    void filter.serve({ req, res, next });
 }

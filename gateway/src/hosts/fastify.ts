@@ -1,11 +1,13 @@
 import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
 import { checkObject, checkOneOf } from "../ground/check.ts";
-import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
+import type { Host } from "./host.ts";
+import { gatewayFilter, type HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
-import { NodeGatewayRequest, pace } from "./node.ts";
+import { pace } from "./node.ts";
 import type { NodeRequest, NodeResponse } from "./node-messages.ts";
+import { NodeGatewayRequest } from "./node-request.ts";
 
 export interface FastifyGatewayOptions extends HostOptions {
   /** From `createGateway` or `limitConnections`. */
@@ -75,7 +77,13 @@ function plug(
   { gateway, ...options }: FastifyGatewayOptions,
   done: Done,
 ): void {
-  plugWith(() => instance.addHook("onRequest", hookOf(new HostFilter(gateway, options))), done);
+  plugWith(() => {
+    const filter = gatewayFilter(HOST, gateway, options);
+    instance.addHook(
+      "onRequest",
+      hookOf(() => filter),
+    );
+  }, done);
 }
 
 /** Runs the work of a plugin: an error that it throws would end the process. */
@@ -142,23 +150,25 @@ function limitOrPlug(
   options: HostLimitOptions<FastifyRequest> | FastifyLimitOptions = {},
   done?: Done,
 ): FastifyHook | undefined {
-  if (done === undefined) return hookOf(limitFilter(of as Limiter | LimiterByKey, options));
+  if (done === undefined) {
+    const filter = limitFilter(HOST, of as Limiter | LimiterByKey, options);
+    return hookOf(() => filter);
+  }
   const { limiter, hook = "onRequest", ...rest } = options as FastifyLimitOptions;
   const instance = of as FastifyInstance;
   plugWith(() => {
     checkOneOf("hook", hook, HOOKS);
-    const usual = handlerOf(limitFilter(limiter, rest));
-    const skip: Handler = (_request, _reply, first, second) => ((second ?? first) as Done)();
-    const own = new WeakMap<object, Handler>();
-    /** Returns what a route says of itself; routes with the same object share its count. */
-    const limitOf = (said: unknown): Handler => {
-      if (said === false) return skip;
+    const usual = limitFilter(HOST, limiter, rest);
+    const own = new WeakMap<object, HostFilter<Call>>();
+    /** Returns the limit that a route states, undefined for none; routes with the same object share its count. */
+    const limitOf = (said: unknown): HostFilter<Call> | undefined => {
+      if (said === false) return undefined;
       if (said === undefined || said === true) return usual;
       const route = checkObject("config.rateLimit", said);
       const known = own.get(route);
       if (known !== undefined) return known;
       const { limiter: other = limiter, ...more } = route as FastifyRouteLimit;
-      const made = handlerOf(limitFilter(other, { ...rest, ...more }));
+      const made = limitFilter(HOST, other, { ...rest, ...more });
       own.set(route, made);
       return made;
     };
@@ -172,10 +182,7 @@ function limitOrPlug(
     });
     instance.addHook(
       hook,
-      asHook((request, reply, first, second) => {
-        const limit = mayDiffer ? limitOf(rateLimitOf(request.routeOptions?.config)) : usual;
-        limit(request, reply, first, second);
-      }),
+      hookOf((request) => (mayDiffer ? limitOf(rateLimitOf(request.routeOptions?.config)) : usual)),
     );
   }, done);
   return undefined;
@@ -193,37 +200,16 @@ function rateLimitOf(config: unknown): unknown {
   return (config as { readonly rateLimit?: unknown } | undefined)?.rateLimit;
 }
 
-/**
- * A hook with named arguments, because rest parameters take longer and it is on the path of every
- * request. `done` is the last argument.
- */
-type Handler = (
-  request: FastifyRequest,
-  reply: FastifyReply,
-  first: unknown,
-  second?: unknown,
-) => void;
-
-function asHook(handler: Handler): FastifyHook {
-  return handler as unknown as FastifyHook;
-}
-
-function hookOf(filter: HostFilter): FastifyHook {
-  return asHook(handlerOf(filter));
-}
-
-function handlerOf(filter: HostFilter): Handler {
-  return (request, reply, first, second) => {
-    const next = (second ?? first) as Done;
-    const { raw } = request;
-    const seen = new NodeGatewayRequest(raw, reply.raw, raw.originalUrl ?? raw.url, request);
-    const action = filter.ask(seen, raw);
-    if (action instanceof Promise) {
-      action.then((late) => {
-        if (carryOut(late, reply)) next();
-      }, next);
-    } else if (carryOut(action, reply)) next();
+/** @param filterFor returns undefined if the request passes unfiltered */
+function hookOf(filterFor: (request: FastifyRequest) => HostFilter<Call> | undefined): FastifyHook {
+  // with named arguments, because rest parameters take longer. `done` is the last argument
+  const hook = (request: FastifyRequest, reply: FastifyReply, first: unknown, second?: unknown) => {
+    const done = (second ?? first) as Done;
+    const filter = filterFor(request);
+    if (filter === undefined) done();
+    else void filter.serve({ request, reply, done });
   };
+  return hook as unknown as FastifyHook;
 }
 
 /**
@@ -241,20 +227,31 @@ const LOWER_CASE: Readonly<Record<string, string>> = {
   "X-RateLimit-Reset": "x-ratelimit-reset",
 };
 
-function carryOut(action: HostAction, reply: FastifyReply): boolean {
-  if (reply.sent) return false;
-  if (action === undefined) {
-    reply.hijack(); // the request is over: no response can be sent
-    return false;
-  }
-  if (action.answer === undefined) {
-    for (const field of action.fields) reply.header(LOWER_CASE[field[0]] ?? field[0], field[1]);
-    pace(action, reply.raw);
-    return true;
-  }
-  const { status, headers, body } = action.answer;
-  reply.code(status);
-  reply.headers({ ...headers });
-  reply.send(body);
-  return false;
+interface Call {
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+  readonly done: Done;
 }
+
+const HOST: Host<Call> = {
+  request({ request, reply }) {
+    const { raw } = request;
+    return new NodeGatewayRequest(raw, reply.raw, raw.originalUrl ?? raw.url, request);
+  },
+  isAnswered: ({ reply }) => reply.sent,
+  pass({ reply, done }, { fields, paces }) {
+    for (const field of fields) reply.header(LOWER_CASE[field[0]] ?? field[0], field[1]);
+    pace(reply.raw, paces);
+    done();
+  },
+  answer({ reply }, { status, headers, body }) {
+    reply.code(status);
+    reply.headers({ ...headers });
+    reply.send(body);
+  },
+  drop({ reply }) {
+    // Fastify waits for a response that cannot be sent any more
+    if (!reply.sent) reply.hijack();
+  },
+  fail: ({ done }, error) => done(error as Error),
+};

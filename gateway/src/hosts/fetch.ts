@@ -7,12 +7,12 @@ import type { Answer } from "../answers/answer.ts";
 import type { Checker } from "../answers/checker.ts";
 import type { Field } from "../answers/fields.ts";
 import { checkFunction } from "../ground/check.ts";
-import { HostFilter, type HostOptions, type HostRequest } from "./host-filter.ts";
-import { isOver, overSignal, whenOver } from "./lifetime.ts";
+import { FetchGatewayRequest, peerOf } from "./fetch-request.ts";
+import type { Host } from "./host.ts";
+import { gatewayFilter, type HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
 import type { RateLimited } from "./limit-verdict.ts";
-import type { NodeRequest, NodeResponse } from "./node-messages.ts";
 import { pacedBody } from "./paced-response.ts";
 
 export interface FetchHostOptions<Context extends readonly unknown[]> extends HostOptions {
@@ -49,7 +49,7 @@ export function fetchGateway<
   handler: (request: Request, ...context: Context) => Answered | Promise<Answered>,
   options: FetchHostOptions<Context> = {},
 ): (request: Request, ...context: Context) => Promise<Answered | Response> {
-  return wrap(new HostFilter(gateway, options, MORE), handler, options);
+  return wrap(gatewayFilter(HOST, gateway, options), handler, options);
 }
 
 /** See `FetchHostOptions`. */
@@ -79,50 +79,71 @@ export function fetchLimit<
   handler: (request: Request & RateLimited, ...context: Context) => Answered | Promise<Answered>,
   options: FetchLimitOptions<Context> = {},
 ): (request: Request, ...context: Context) => Promise<Answered | Response> {
-  return wrap(limitFilter(limiter, options, { more: MORE }), handler, options);
+  return wrap(limitFilter(HOST, limiter, options), handler, options);
 }
 
-const MORE = ["remoteAddress"];
+/** What a handler in the style of `fetch` gets, with a way to go on. */
+export interface FetchCall {
+  readonly seen: FetchGatewayRequest;
+  next(): unknown;
+}
+
+/** What all servers in the style of `fetch` share. */
+export const FETCH = {
+  options: ["remoteAddress"],
+  request: ({ seen }: FetchCall) => seen,
+  isAnswered: () => false,
+  answer: ({ seen }: FetchCall, answer: Answer) => seen.closing(responseOf(answer)),
+  drop: ({ seen }: FetchCall) => seen.gone(),
+  fail(_: FetchCall, error: unknown): never {
+    throw error;
+  },
+};
+
+const HOST: Host<FetchCall, Response | undefined> = {
+  ...FETCH,
+  async pass({ seen, next }, { fields, paces }) {
+    const response = (await next()) as Response | undefined;
+    if (response !== undefined) return seen.closing(withFields(pacedBody(response, paces), fields));
+    seen.close();
+    return response;
+  },
+};
+
+/** Has a filter decide about a request; an error ends the request. */
+export async function served<Call extends FetchCall>(
+  filter: HostFilter<Call, Response | undefined>,
+  call: Call,
+): Promise<Response | undefined> {
+  try {
+    return await filter.serve(call);
+  } catch (error) {
+    call.seen.fail();
+    throw error;
+  }
+}
 
 function wrap<Context extends readonly unknown[], Answered extends Response | undefined>(
-  filter: HostFilter,
+  filter: HostFilter<FetchCall, Response | undefined>,
   handler: (request: Request, ...context: Context) => Answered | Promise<Answered>,
   options: Pick<FetchHostOptions<Context>, "remoteAddress">,
 ): (request: Request, ...context: Context) => Promise<Answered | Response> {
   checkFunction("handler", handler);
   const { remoteAddress = peerOf } = options;
   checkFunction("remoteAddress", remoteAddress);
-  return async (request, ...context) => {
-    const seen = new FetchGatewayRequest(
-      request,
-      () => remoteAddress(request, ...context),
-      request,
-      context,
-    );
-    try {
-      const action = await filter.ask(seen, request);
-      if (action === undefined) return seen.gone();
-      if (action.answer !== undefined) return seen.closing(responseOf(action.answer));
-      const response = await handler(request, ...context);
-      if (response !== undefined) {
-        return seen.closing(withFields(pacedBody(response, action.paces), action.fields));
-      }
-      seen.close();
-      return response;
-    } catch (error) {
-      seen.fail();
-      throw error;
-    }
+  return (request, ...context) => {
+    const peer = () => remoteAddress(request, ...context);
+    const seen = new FetchGatewayRequest(request, peer, request, context);
+    const next = () => handler(request, ...context);
+    // there is no response only where the handler has returned none
+    return served(filter, { seen, next }) as Promise<Answered | Response>;
   };
 }
-
-/** The status that nginx logs for a client that has disconnected; no client receives it. */
-const CLIENT_GONE = 499;
 
 /** Statuses for which a `Response` accepts no body, not even an empty one. */
 const WITHOUT_BODY = [204, 205, 304];
 
-export function responseOf({ status, headers, body }: Answer): Response {
+function responseOf({ status, headers, body }: Answer): Response {
   const hasBody = !WITHOUT_BODY.includes(status);
   return new Response(hasBody ? body : null, { status, headers: { ...headers } });
 }
@@ -141,175 +162,4 @@ function withFields(response: Response, fields: readonly Field[]): Response {
     if (response.status === SWITCHING_PROTOCOLS) return response;
     return withFields(new Response(response.body, response), fields);
   }
-}
-
-/** The gateway's view of a request. */
-export class FetchGatewayRequest implements HostRequest {
-  readonly method: string;
-  readonly url: string;
-  readonly raw: unknown;
-  readonly #request: Request;
-  readonly #peer: () => string | null | undefined;
-  readonly #context: readonly unknown[];
-  readonly #listeners: (() => void)[] = [];
-  readonly #answered: ((status: number | undefined) => void)[] = [];
-  #signal: AbortSignal | undefined;
-
-  /** @param context the platform's argument beside the request */
-  constructor(
-    request: Request,
-    peer: () => string | null | undefined,
-    raw: unknown,
-    context: readonly unknown[],
-  ) {
-    this.method = request.method;
-    this.url = request.url;
-    this.raw = raw;
-    this.#request = request;
-    this.#peer = peer;
-    this.#context = context;
-  }
-
-  get remoteAddress(): string | undefined {
-    return this.#peer() ?? undefined;
-  }
-
-  get signal(): AbortSignal {
-    if (this.#signal === undefined) {
-      const served = servedBy(this.#context);
-      this.#signal = served ? overSignal(served.req, served.res) : this.#request.signal;
-    }
-    return this.#signal;
-  }
-
-  get isOver(): boolean {
-    const served = servedBy(this.#context);
-    return served ? isOver(served.req, served.res) : this.#request.signal.aborted;
-  }
-
-  header(name: string): string | undefined {
-    // `Headers` throws an error for the fields of HTTP/2 that begin with a colon
-    return name.startsWith(":") ? undefined : (this.#request.headers.get(name) ?? undefined);
-  }
-
-  /**
-   * Uses the platform's own report where it exists, otherwise the signal and the end of the body.
-   */
-  onClose(closed: () => void): void {
-    const served = servedBy(this.#context);
-    if (served !== undefined) {
-      whenOver(served.req, served.res, closed);
-      return;
-    }
-    const completed = completionOf(this.#context);
-    if (completed !== undefined) {
-      completed.then(closed, closed);
-      return;
-    }
-    const { signal } = this.#request;
-    if (signal.aborted) {
-      closed();
-      return;
-    }
-    if (this.#listeners.push(closed) > 1) return;
-    signal.addEventListener("abort", () => this.close(), { once: true });
-  }
-
-  /** The status is known when the handler has returned, even if the client disconnects meanwhile. */
-  onAnswered(answered: (status: number | undefined) => void): void {
-    this.#answered.push(answered);
-  }
-
-  close(): void {
-    for (const closed of this.#listeners.splice(0)) closed();
-  }
-
-  /** The handler, or `onError`, has thrown: the platform responds with a server error. */
-  fail(): void {
-    this.#answer(500);
-    this.close();
-  }
-
-  /** The client disconnected before the request was served. @returns a response that no client receives */
-  gone(): Response {
-    this.#answer(undefined);
-    this.close();
-    return new Response(null, { status: CLIENT_GONE });
-  }
-
-  #answer(status: number | undefined): void {
-    for (const answered of this.#answered.splice(0)) answered(status);
-  }
-
-  /**
-   * Returns the response; where the end of the request is not reported, the end of its body counts.
-   */
-  closing<R extends Response>(response: R): R | Response {
-    this.#answer(response.status);
-    if (this.#listeners.length === 0) return response;
-    // the body of a response to HEAD is never read
-    if (response.body === null || this.method === "HEAD") {
-      this.close();
-      return response;
-    }
-    const close = () => this.close();
-    const whole = new TransformStream({ flush: close });
-    const failed = (error: unknown) => {
-      close();
-      // a body that other code has read already cannot be piped: it must not seem to have no end
-      return whole.writable.abort(error);
-    };
-    response.body
-      .pipeTo(whole.writable)
-      .catch(failed)
-      .catch(() => {});
-    return new Response(whole.readable, response);
-  }
-}
-
-/**
- * The platforms' arguments beside the request: the client's address, and the end of the request.
- */
-interface Platform {
-  /** Deno. */
-  readonly remoteAddr?: { readonly hostname?: string };
-  readonly completed?: Promise<unknown>;
-  /** Bun. */
-  requestIP?(request: Request): { readonly address: string } | null;
-  /** @hono/node-server. */
-  readonly incoming?: Partial<NodeRequest>;
-  readonly outgoing?: NodeResponse;
-}
-
-/** Node's own request: on @hono/node-server, and for a WebSocket on @hono/node-ws. */
-function servedBy(
-  context: readonly unknown[],
-): { readonly req: NodeRequest; readonly res: NodeResponse | undefined } | undefined {
-  for (const each of context) {
-    const { incoming, outgoing } = Object(each) as Platform;
-    if (incoming?.socket === undefined) continue;
-    const req = incoming as NodeRequest;
-    if (outgoing !== undefined || req.headers?.upgrade !== undefined) return { req, res: outgoing };
-  }
-  return undefined;
-}
-
-function completionOf(context: readonly unknown[]): Promise<unknown> | undefined {
-  for (const each of context) {
-    const { completed } = Object(each) as Platform;
-    if (completed instanceof Promise) return completed;
-  }
-  return undefined;
-}
-
-export function peerOf(request: Request, ...context: readonly unknown[]): string | undefined {
-  for (const each of context) {
-    const platform = Object(each) as Platform;
-    const address =
-      platform.remoteAddr?.hostname ??
-      platform.requestIP?.(request)?.address ??
-      platform.incoming?.socket?.remoteAddress;
-    if (address !== undefined) return address;
-  }
-  return undefined;
 }

@@ -1,8 +1,10 @@
 import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
 import { checkFunction } from "../ground/check.ts";
-import { FetchGatewayRequest, peerOf, responseOf, SWITCHING_PROTOCOLS } from "./fetch.ts";
-import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
+import { FETCH, type FetchCall, SWITCHING_PROTOCOLS, served } from "./fetch.ts";
+import { FetchGatewayRequest, peerOf } from "./fetch-request.ts";
+import type { Host } from "./host.ts";
+import { gatewayFilter, type HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
 import { pacedBody } from "./paced-response.ts";
@@ -41,7 +43,7 @@ export function honoGateway(
   gateway: Checker,
   options: HonoGatewayOptions = {},
 ): (context: HonoContext, next: () => Promise<void>) => Promise<Response | undefined> {
-  return middleware(new HostFilter(gateway, options, MORE), options);
+  return middleware(gatewayFilter(HOST, gateway, options), options);
 }
 
 /** See `HonoGatewayOptions`. */
@@ -67,40 +69,43 @@ export function honoLimit<Context extends HonoContext = HonoContext>(
   limiter: Limiter | LimiterByKey,
   options: HonoLimitOptions<Context> = {},
 ): (context: HonoContext, next: () => Promise<void>) => Promise<Response | undefined> {
-  const filter = limitFilter(limiter, options, {
-    more: MORE,
-    attach: (raw, verdict) => {
-      (raw as { set(name: string, value: unknown): void }).set("rateLimit", verdict);
-    },
-  });
-  return middleware(filter, options);
+  return middleware(limitFilter(HOST, limiter, options), options);
 }
 
-const MORE = ["remoteAddress"];
+interface Call extends FetchCall {
+  readonly context: HonoContext;
+}
 
-function middleware(filter: HostFilter, options: Pick<HonoGatewayOptions, "remoteAddress">) {
+const HOST: Host<Call, Response | undefined> = {
+  ...FETCH,
+  async pass({ context, seen, next }, { fields, paces }) {
+    await next();
+    // set afterwards, because a handler may have returned a Response of its own
+    if (context.res.status !== SWITCHING_PROTOCOLS) {
+      for (const [name, value] of fields) context.header(name, value);
+    }
+    const closing = seen.closing(pacedBody(context.res, paces));
+    if (closing !== context.res) context.res = closing;
+    return undefined;
+  },
+  attach({ context }, verdict) {
+    (context as HonoContext & { set(name: string, value: unknown): void }).set(
+      "rateLimit",
+      verdict,
+    );
+  },
+};
+
+function middleware(
+  filter: HostFilter<Call, Response | undefined>,
+  options: Pick<HonoGatewayOptions, "remoteAddress">,
+) {
   const { remoteAddress = ({ req, env }) => peerOf(req.raw, env, Object(env).server) } = options;
   checkFunction("remoteAddress", remoteAddress);
-  return async (context: HonoContext, next: () => Promise<void>): Promise<Response | undefined> => {
+  return (context: HonoContext, next: () => Promise<void>): Promise<Response | undefined> => {
     const { req, env } = context;
     const peer = () => remoteAddress(context);
     const seen = new FetchGatewayRequest(req.raw, peer, context, [env, Object(env).server]);
-    let action: HostAction;
-    try {
-      action = await filter.ask(seen, context);
-      if (action === undefined) return seen.gone();
-      if (action.answer !== undefined) return seen.closing(responseOf(action.answer));
-      await next();
-    } catch (error) {
-      seen.fail();
-      throw error;
-    }
-    // set afterwards, because a handler may have returned a Response of its own
-    if (context.res.status !== SWITCHING_PROTOCOLS) {
-      for (const [name, value] of action.fields) context.header(name, value);
-    }
-    const closing = seen.closing(pacedBody(context.res, action.paces));
-    if (closing !== context.res) context.res = closing;
-    return undefined;
+    return served(filter, { context, seen, next });
   };
 }

@@ -1,7 +1,4 @@
-/**
- * The part that all server adapters share: it asks the filter and decides what to do. Each adapter
- * passes the request in and carries out the result.
- */
+/** The part that all server adapters share: it asks the filter, and has the adapter carry out the result. */
 import {
   ANSWER_OPTIONS,
   type Answer,
@@ -10,21 +7,17 @@ import {
   checkAnswer,
   checkAnswerOptions,
   disputed,
+  failure,
   refusal,
   unavailable,
 } from "../answers/answer.ts";
 import type { Checker, CheckResult, Pace } from "../answers/checker.ts";
-import { type Field, fieldsOf } from "../answers/fields.ts";
+import { fieldsOf } from "../answers/fields.ts";
 import { checkOptions, show } from "../ground/check.ts";
 import { isThenable, type Maybe } from "../ground/maybe.ts";
 import type { GatewayRequest } from "../request.ts";
+import type { Host, HostRequest, Passage } from "./host.ts";
 import { warnOfSecondUse } from "./second-use.ts";
-
-/** A request as the server adapters pass it in. */
-export interface HostRequest extends GatewayRequest {
-  /** Whether it was answered already, or its client has disconnected. */
-  readonly isOver: boolean;
-}
 
 /** The result of a filter for a request, and the results of the filters before it. */
 interface Seen {
@@ -62,23 +55,8 @@ export interface HostOptions extends AnswerOptions {
 
 export const HOST_OPTIONS = [...ANSWER_OPTIONS, "onError"] as const;
 
-/** Puts the verdict where handlers find it. */
-export type Attach = (raw: unknown, verdict: CheckResult) => void;
-
-/** What the adapter must do; undefined: nothing, because the request is over. */
-export type HostAction = Passage | Refusal | undefined;
-
-/** The request goes on, and its response gets these header fields. */
-export interface Passage {
-  readonly fields: readonly Field[];
-  /** How fast its response may be sent. */
-  readonly paces?: readonly Pace[] | undefined;
-  readonly answer?: undefined;
-}
-
-interface Refusal {
-  readonly answer: Answer;
-}
+/** What to do with a request; undefined: nothing, because it is over. */
+type Action = (Passage & { readonly answer?: undefined }) | { readonly answer: Answer } | undefined;
 
 /** The codes of errors after a close: the classes are of other entries, or of other copies of the package. */
 const CLOSED: ReadonlySet<unknown> = new Set(["RESERVATION_CANCELLED", "LIMITER_CLOSED"]);
@@ -87,25 +65,30 @@ function byDefault(error: unknown): OnError {
   return CLOSED.has((Object(error) as { readonly code?: unknown }).code) ? "refuse" : "allow";
 }
 
-export class HostFilter {
+/** Puts a gateway, or another filter, in front of a host. */
+export function gatewayFilter<Call, Result>(
+  host: Host<Call, Result>,
+  gateway: Checker,
+  options: HostOptions,
+): HostFilter<Call, Result> {
+  checkOptions("options", options, [...HOST_OPTIONS, ...(host.options ?? [])]);
+  return new HostFilter(host, gateway, options, false);
+}
+
+export class HostFilter<Call, Result = void> {
+  readonly #host: Host<Call, Result>;
   readonly #checker: Checker;
   readonly #style: AnswerStyle;
   readonly #onError: OnError | ((error: unknown, request: GatewayRequest) => Maybe<OnError>);
   /** Receives errors that do not change the action. */
   readonly #report: ((error: unknown, request: GatewayRequest) => void) | undefined;
-  readonly #attach: Attach | undefined;
+  readonly #isLimit: boolean;
 
   /**
-   * @param more names of options that the adapter reads itself
-   * @param attach puts the verdict where handlers find it
+   * @param options their names were checked
+   * @param isLimit whether it is a limit without rules, whose verdict handlers find on the request
    */
-  constructor(
-    checker: Checker,
-    options: HostOptions,
-    more: readonly string[] = [],
-    attach?: Attach,
-  ) {
-    checkOptions("options", options, [...HOST_OPTIONS, ...more]);
+  constructor(host: Host<Call, Result>, checker: Checker, options: HostOptions, isLimit: boolean) {
     if (checker instanceof Promise) {
       throw new TypeError(
         "gateway must be the result of createGateway, got a promise of it: await createGateway(…) first",
@@ -118,27 +101,51 @@ export class HostFilter {
     if (typeof onError !== "function" && onError !== "allow" && onError !== "refuse") {
       throw new TypeError(`onError must be allow, refuse or a function, got ${show(onError)}`);
     }
+    this.#host = host;
     this.#checker = checker;
     this.#style = checkAnswerOptions(options);
     this.#onError = onError;
-    this.#attach = attach;
+    this.#isLimit = isLimit;
     if (typeof onError !== "function" || onError === byDefault) return;
     this.#report = (error, request) => void this.#judge(error, request).catch(() => {});
   }
 
   /**
+   * Decides about a request and has the host carry the decision out: at once, if the filter decides at once.
+   * Throws, or rejects with, only errors of the host, and of what it calls when the request passes.
+   */
+  serve(call: Call): Maybe<Result> {
+    const action = this.#ask(call, this.#host.request(call));
+    if (!(action instanceof Promise)) return this.#carryOut(call, action);
+    return action.then(
+      (late) => this.#carryOut(call, late),
+      (error) => this.#fail(call, error),
+    );
+  }
+
+  #fail(call: Call, error: unknown): Maybe<Result> {
+    const host = this.#host;
+    if (host.fail !== undefined) return host.fail(call, error);
+    return this.#carryOut(call, { answer: failure() });
+  }
+
+  #carryOut(call: Call, action: Action): Maybe<Result> {
+    const host = this.#host;
+    if (action === undefined || host.isAnswered(call)) return host.drop(call);
+    return action.answer === undefined ? host.pass(call, action) : host.answer(call, action.answer);
+  }
+
+  /**
    * Asks the filter. Never throws; rejects if `onError` throws. A request that is over is neither
    * counted nor served: its client's address may be unknown by now.
-   *
-   * @param carrier the server's own request, to which the verdict is attached
    */
-  ask(request: HostRequest, carrier: object): Maybe<HostAction> {
+  #ask(call: Call, request: HostRequest): Maybe<Action> {
     if (request.isOver) return undefined;
     try {
-      const verdict = this.#check(request, carrier);
-      if (!(verdict instanceof Promise)) return this.#rule(verdict, request);
+      const verdict = this.#check(request, request.carrier);
+      if (!(verdict instanceof Promise)) return this.#rule(verdict, call, request);
       return verdict
-        .then((late) => (request.isOver ? undefined : this.#rule(late, request)))
+        .then((late) => (request.isOver ? undefined : this.#rule(late, call, request)))
         .catch((error) => this.#fault(error, request));
     } catch (error) {
       return this.#fault(error, request);
@@ -167,15 +174,15 @@ export class HostFilter {
     return verdict;
   }
 
-  #rule(verdict: CheckResult, request: HostRequest): Maybe<HostAction> {
+  #rule(verdict: CheckResult, call: Call, request: HostRequest): Maybe<Action> {
     const { dialects, status, answer } = this.#style;
-    if (verdict.outcomes.length > 0) this.#attach?.(request.raw, verdict);
+    if (this.#isLimit && verdict.outcomes.length > 0) this.#attach(verdict, call, request);
     const fields = fieldsOf(verdict, dialects);
     if (verdict.allowed) return { fields, paces: this.#pacesOf(verdict) };
     const usual = verdict.disputed ? disputed() : refusal(verdict, status, fields);
     if (answer === undefined) return { answer: usual };
     // if it fails, the request stays refused; only the application's response is missing
-    const failed = (error: unknown): HostAction => {
+    const failed = (error: unknown): Action => {
       this.#report?.(error, request);
       return { answer: usual };
     };
@@ -183,12 +190,18 @@ export class HostFilter {
       const given = answer(usual, verdict, request);
       if (!isThenable(given)) return { answer: checkAnswer(given) };
       return Promise.resolve(given)
-        .then((late): HostAction => ({ answer: checkAnswer(late) }))
+        .then((late): Action => ({ answer: checkAnswer(late) }))
         .catch(failed)
         .then((action) => (request.isOver ? undefined : action));
     } catch (error) {
       return failed(error);
     }
+  }
+
+  #attach(verdict: CheckResult, call: Call, { raw }: HostRequest): void {
+    const host = this.#host;
+    if (host.attach !== undefined) host.attach(call, verdict);
+    else (raw as { rateLimit?: unknown }).rateLimit = verdict;
   }
 
   /** A filter that is mounted twice repeats its verdict, but paces the response once. */
@@ -199,7 +212,7 @@ export class HostFilter {
     return paces;
   }
 
-  async #fault(error: unknown, request: HostRequest): Promise<HostAction> {
+  async #fault(error: unknown, request: HostRequest): Promise<Action> {
     if (request.isOver) return undefined;
     const word = await this.#judge(error, request);
     return word === "refuse" ? { answer: unavailable() } : { fields: [] };

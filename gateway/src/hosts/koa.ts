@@ -1,10 +1,12 @@
 import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
-import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
+import type { Host } from "./host.ts";
+import { gatewayFilter, type HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
-import { NodeGatewayRequest, pace } from "./node.ts";
+import { pace } from "./node.ts";
 import type { NodeRequest, NodeResponse } from "./node-messages.ts";
+import { NodeGatewayRequest } from "./node-request.ts";
 
 /** The members of a Koa context that the adapter uses. */
 export interface KoaContext {
@@ -32,7 +34,7 @@ export function koaGateway(
   gateway: Checker,
   options: HostOptions = {},
 ): (context: KoaContext, next: () => Promise<unknown>) => Promise<unknown> {
-  return middleware(new HostFilter(gateway, options));
+  return middleware(gatewayFilter(HOST, gateway, options));
 }
 
 /**
@@ -53,38 +55,42 @@ export function koaLimit<Context extends KoaContext = KoaContext>(
   limiter: Limiter | LimiterByKey,
   options: HostLimitOptions<Context> = {},
 ): (context: KoaContext, next: () => Promise<unknown>) => Promise<unknown> {
-  return middleware(
-    limitFilter(limiter, options, {
-      attach: (raw, verdict) => {
-        (raw as { state: Record<string, unknown> }).state.rateLimit = verdict;
-      },
-    }),
-  );
+  return middleware(limitFilter(HOST, limiter, options));
 }
 
-function middleware(filter: HostFilter) {
-  return (context: KoaContext, next: () => Promise<unknown>): Promise<unknown> => {
-    const go = (action: HostAction) => (carryOut(action, context) ? next() : Promise.resolve());
+interface Call {
+  readonly context: KoaContext;
+  next(): Promise<unknown>;
+}
+
+const HOST: Host<Call, unknown> = {
+  request({ context }) {
     const { req, res, originalUrl } = context;
-    const action = filter.ask(new NodeGatewayRequest(req, res, originalUrl, context), req);
-    return action instanceof Promise ? action.then(go) : go(action);
-  };
-}
-
-function carryOut(action: HostAction, context: KoaContext): boolean {
-  // the client has disconnected, or other code has responded while the request waited
-  if (action === undefined || context.res.headersSent) {
+    return new NodeGatewayRequest(req, res, originalUrl, context);
+  },
+  isAnswered: ({ context }) => context.res.headersSent,
+  pass({ context, next }, { fields, paces }) {
+    context.set(Object.fromEntries(fields));
+    pace(context.res, paces);
+    return next();
+  },
+  answer({ context }, { status, headers, body }) {
+    context.status = status;
+    context.set({ ...headers });
+    context.body = body;
+  },
+  drop({ context }) {
     context.respond = false;
-    return false;
-  }
-  if (action.answer === undefined) {
-    context.set(Object.fromEntries(action.fields));
-    pace(action, context.res);
-    return true;
-  }
-  const { status, headers, body } = action.answer;
-  context.status = status;
-  context.set({ ...headers });
-  context.body = body;
-  return false;
+  },
+  fail(_, error) {
+    throw error;
+  },
+  attach({ context }, verdict) {
+    (context as KoaContext & { state: Record<string, unknown> }).state.rateLimit = verdict;
+  },
+};
+
+function middleware(filter: HostFilter<Call, unknown>) {
+  return (context: KoaContext, next: () => Promise<unknown>): Promise<unknown> =>
+    Promise.resolve(filter.serve({ context, next }));
 }

@@ -70,8 +70,8 @@ export interface LimitOptions<Raw = unknown> {
   /** The name in header fields and refusals: printable ASCII. Default "default". */
   readonly name?: string | undefined;
   /**
-   * How long the promise of `key`, `cost`, `limit` or `skip` may take, and the limiter that `limit`
-   * returns, ms, above 0, default 5000. After that it has failed.
+   * How long the promise of `key`, `cost`, `limit` or `skip` may take, and a limiter to decide (and
+   * `maxWaitMs` longer), ms, above 0, default 5000. After that it has failed: see `onError` for the limiter.
    */
   readonly timeoutMs?: number | undefined;
   /** The clock for `timeoutMs`, and for policies from `limit`. Default: the system's clock. */

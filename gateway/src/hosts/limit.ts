@@ -13,10 +13,10 @@ import {
   atLeastZero,
   checkClock,
   checkFunction,
+  checkName,
   checkNumber,
   checkOneOf,
   checkOptions,
-  checkText,
   show,
 } from "../ground/check.ts";
 import { chain, isThenable, type Maybe, orElse } from "../ground/maybe.ts";
@@ -65,9 +65,18 @@ export function limitRequests<Raw = unknown>(
 
 type Limit = Charge["limit"];
 
-class LimitChecker implements Checker {
+/** A request, and what it was found to ask for. */
+interface Asked {
+  readonly request: GatewayRequest;
+  readonly report: Report | undefined;
+  readonly key: string;
+  /** In permits. */
+  readonly cost: number;
+}
+
+export class LimitChecker implements Checker {
   readonly limiter: Limiter | LimiterByKey;
-  readonly #pipeline = new Pipeline();
+  readonly #pipeline: Pipeline;
   readonly #name: string;
   readonly #longestWaitMs: number;
   readonly #address: AddressActor;
@@ -98,9 +107,7 @@ class LimitChecker implements Checker {
     const { key, cost = 1, limit, skip, count = "all", maxWaitMs = 0 } = options;
     const { name = "default", timeoutMs = 5000, clock = systemClock } = options;
     const { trustedProxies, ipv6Prefix } = options;
-    if (!/^[ -~]+$/.test(checkText("name", name))) {
-      throw new TypeError(`name must be printable ASCII, got ${show(name)}`);
-    }
+    checkName(name);
     checkNumber("maxWaitMs", maxWaitMs, atLeastZero);
     checkNumber("timeoutMs", timeoutMs, aboveZero);
     if (key !== undefined && !isByKey(limiter) && typeof limit !== "function") {
@@ -130,6 +137,8 @@ class LimitChecker implements Checker {
         clock,
       });
     };
+    const deciding = { timeoutMs: timeoutMs + maxWaitMs, clock };
+    this.#pipeline = new Pipeline(deciding);
     const isKeyed = isByKey(limiter) || typeof limit === "function";
     const byAddress: GuardedCall<string> = (request) => this.#address(request);
     if (key !== undefined) this.#key = guard("key", key, "is counted by its address", readKey);
@@ -148,8 +157,7 @@ class LimitChecker implements Checker {
       name: "what limit returned",
       instead: "the request has the limiter's own limit",
       read: () => {},
-      timeoutMs: timeoutMs + maxWaitMs,
-      clock,
+      ...deciding,
     });
     if (count !== "all")
       this.#settling = settling(typeof count === "function" ? count : COUNTS[count]);
@@ -183,16 +191,12 @@ class LimitChecker implements Checker {
   ): Maybe<CheckResult> {
     if (cost === 0) return NO_RULE;
     const key = this.#keyFor(value, request);
-    const passed = request.onAnswered && this.#settling;
-    if (limit === undefined || limit === null) {
-      return this.#takeFrom(this.limiter, key, cost, 1, passed, request, report);
-    }
-    if (typeof limit !== "number") {
-      return this.#takeFromGiven(limit, key, cost, passed, request, report);
-    }
+    const asked = { request, report, key, cost };
+    if (limit === undefined || limit === null) return this.#takeFrom(this.limiter, asked);
+    if (typeof limit !== "number") return this.#takeFromGiven(limit, asked);
     if (limit === 0) return never(key, 0, this.#usual);
     return chain(this.#limits.ratioOf(limit, key), (ratio) => {
-      const taken = this.#takeFrom(this.limiter, key, cost, ratio ?? 1, passed, request, report);
+      const taken = this.#takeFrom(this.limiter, asked, ratio);
       if (ratio === undefined) return taken;
       return chain(taken, (verdict) => {
         this.#limits.note(verdict.outcomes[0]?.decision);
@@ -204,22 +208,16 @@ class LimitChecker implements Checker {
   /** Takes from what `limit` returned; if that fails, from the limiter itself. */
   #takeFromGiven(
     limit: Exclude<RequestLimit, number | null | undefined>,
-    key: string,
-    cost: number,
-    passed: Passed | undefined,
-    request: GatewayRequest,
-    report: Report | undefined,
+    asked: Asked,
   ): Maybe<CheckResult> {
+    const { request, report } = asked;
     let result: (() => LimitVerdict) | undefined;
     const attempt = () =>
       orElse(
         () =>
-          chain(
-            this.#takeFrom(this.#limits.sourceOf(limit), key, cost, 1, passed, request, report),
-            (verdict) => {
-              result = () => verdict;
-            },
-          ),
+          chain(this.#takeFrom(this.#limits.sourceOf(limit), asked), (verdict) => {
+            result = () => verdict;
+          }),
         (error) => {
           // a client that leaves while its request waits is no failure
           if (!request.signal?.aborted) throw error;
@@ -229,34 +227,26 @@ class LimitChecker implements Checker {
         },
       );
     return chain(this.#tryGiven(request, report, attempt), () =>
-      result === undefined
-        ? this.#takeFrom(this.limiter, key, cost, 1, passed, request, report)
-        : result(),
+      result === undefined ? this.#takeFrom(this.limiter, asked) : result(),
     );
   }
 
   /** @param ratio how many permits of the limiter are one of the request's */
   #takeFrom(
     source: Limiter | LimiterByKey,
-    key: string,
-    cost: number,
-    ratio: number,
-    passed: Passed | undefined,
-    request: GatewayRequest,
-    report: Report | undefined,
+    { request, report, key, cost }: Asked,
+    ratio = 1,
   ): Maybe<LimitVerdict> {
     const limit = this.#limitFor((this.#costOf === undefined ? cost : 1) * ratio);
-    // an error, as for Infinity, would let the request pass
-    const permits = Math.min(Number.MAX_VALUE, Math.max(Number.MIN_VALUE, cost * ratio));
-    const isPlain = passed === undefined && limit.longestWaitMs === 0;
+    const passed = request.onAnswered && this.#settling;
     try {
-      const limiter = isByKey(source) ? source.for(key) : source;
       const charge = {
         limit,
         actor: key,
-        limiter,
-        cost: permits,
-        isPlain,
+        limiter: isByKey(source) ? source.for(key) : source,
+        // an error, as for Infinity, would let the request pass
+        cost: Math.min(Number.MAX_VALUE, Math.max(Number.MIN_VALUE, cost * ratio)),
+        isPlain: passed === undefined && limit.longestWaitMs === 0,
         passed,
         read: checkDecision,
       };

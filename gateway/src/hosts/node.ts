@@ -1,20 +1,15 @@
 /** For Node's own `http`, `https` and `http2`, and the part that servers built on these share. */
 import type { Limiter } from "smooth-limiter";
-import { type Answer, failure } from "../answers/answer.ts";
-import type { Checker } from "../answers/checker.ts";
+import type { Answer } from "../answers/answer.ts";
+import type { Checker, Pace } from "../answers/checker.ts";
 import { checkFunction } from "../ground/check.ts";
-import {
-  type HostAction,
-  HostFilter,
-  type HostOptions,
-  type HostRequest,
-  type Passage,
-} from "./host-filter.ts";
-import { isOver, overSignal, whenOver } from "./lifetime.ts";
+import type { Host, Passage } from "./host.ts";
+import { gatewayFilter, type HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
 import type { RateLimited } from "./limit-verdict.ts";
-import type { AnsweringResponse, NodeRequest, NodeResponse } from "./node-messages.ts";
+import type { NodeRequest, NodeResponse } from "./node-messages.ts";
+import { NodeGatewayRequest } from "./node-request.ts";
 import { type PacedResponse, paceResponse } from "./paced-response.ts";
 
 /**
@@ -34,7 +29,7 @@ export function nodeGateway<Req extends NodeRequest, Res extends NodeResponse>(
   handler: (req: Req, res: Res) => unknown,
   options: HostOptions = {},
 ): (req: Req, res: Res) => void {
-  return listener(new HostFilter(gateway, options), handler);
+  return listener(gatewayFilter(HOST, gateway, options), handler as Call["handler"]);
 }
 
 /**
@@ -55,105 +50,50 @@ export function nodeLimit<Req extends NodeRequest, Res extends NodeResponse>(
   handler: (req: Req & RateLimited, res: Res) => unknown,
   options: HostLimitOptions<Req> = {},
 ): (req: Req, res: Res) => void {
-  return listener(limitFilter(limiter, options), handler);
+  return listener(limitFilter(HOST, limiter, options), handler as Call["handler"]);
 }
+
+interface Call {
+  readonly req: NodeRequest;
+  readonly res: NodeResponse;
+  handler(req: NodeRequest, res: NodeResponse): unknown;
+}
+
+/** What the servers share whose middleware gets Node's own response. */
+export const NODE = {
+  isAnswered: ({ res }: Pick<Call, "res">) => res.headersSent,
+  answer({ res }: Pick<Call, "res">, { status, headers, body }: Answer): void {
+    res.statusCode = status;
+    for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
+    res.end(body);
+  },
+  drop: () => {},
+};
+
+const HOST: Host<Call> = {
+  ...NODE,
+  request: ({ req, res }) => new NodeGatewayRequest(req, res, req.url),
+  pass({ req, res, handler }, passage) {
+    prepare(res, passage);
+    handler(req, res);
+  },
+};
 
 function listener<Req extends NodeRequest, Res extends NodeResponse>(
-  filter: HostFilter,
-  handler: (req: Req, res: Res) => unknown,
+  filter: HostFilter<Call>,
+  handler: Call["handler"],
 ): (req: Req, res: Res) => void {
   checkFunction("handler", handler);
-  return (req, res) => {
-    const go = (action: HostAction) => {
-      if (carryOut(action, res)) handler(req, res);
-    };
-    const action = filter.ask(new NodeGatewayRequest(req, res, req.url), req);
-    if (!(action instanceof Promise)) return go(action);
-    // errors of the handler are not caught here, so they act as they would without a filter
-    void action.catch((): HostAction => ({ answer: failure() })).then(go);
-  };
+  return (req, res) => void filter.serve({ req, res, handler });
 }
 
-/**
- * Sets the header fields, or sends the response of a refusal.
- *
- * @returns whether the request goes on
- */
-export function carryOut(action: HostAction, res: NodeResponse): boolean {
-  // other code, such as a time-out, may have responded while the request waited
-  if (action === undefined || res.headersSent) return false;
-  if (action.answer === undefined) {
-    for (const field of action.fields) res.setHeader(field[0], field[1]);
-    pace(action, res);
-    return true;
-  }
-  send(action.answer, res);
-  return false;
+/** Adds the header fields to a response that will be sent, and paces it. */
+export function prepare(res: NodeResponse, { fields, paces }: Passage): void {
+  for (const field of fields) res.setHeader(field[0], field[1]);
+  pace(res, paces);
 }
 
-/** Paces the response of a request that passes. */
-export function pace({ paces }: Passage, res: NodeResponse): void {
-  // every response of Node is one, and a stream
+/** Paces a response of Node: every one is a stream. */
+export function pace(res: NodeResponse, paces: readonly Pace[] | undefined): void {
   if (paces !== undefined) paceResponse(res as NodeResponse & PacedResponse, () => paces);
-}
-
-function send({ status, headers, body }: Answer, res: NodeResponse): void {
-  res.statusCode = status;
-  for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
-  res.end(body);
-}
-
-/** The gateway's view of a request. The signal is created on demand, because few requests wait. */
-export class NodeGatewayRequest implements HostRequest {
-  readonly method: string;
-  readonly url: string;
-  readonly raw: unknown;
-  readonly #req: NodeRequest;
-  readonly #res: AnsweringResponse | undefined;
-  #signal: AbortSignal | undefined;
-
-  /**
-   * @param res absent for an upgrade, which lasts as long as its socket
-   * @param url as the client sent it: some servers remove the part that a router has matched
-   * @param raw the server's own request
-   */
-  constructor(
-    req: NodeRequest,
-    res: AnsweringResponse | undefined,
-    url: string | undefined,
-    raw: unknown = req,
-  ) {
-    this.method = req.method ?? "GET";
-    this.url = url ?? "/";
-    this.raw = raw;
-    this.#req = req;
-    this.#res = res;
-  }
-
-  get remoteAddress(): string | undefined {
-    return this.#req.socket?.remoteAddress;
-  }
-
-  get signal(): AbortSignal {
-    this.#signal ??= overSignal(this.#req, this.#res);
-    return this.#signal;
-  }
-
-  get isOver(): boolean {
-    return isOver(this.#req, this.#res);
-  }
-
-  header(name: string): string | undefined {
-    const value = this.#req.headers[name];
-    return typeof value === "object" ? value.join(", ") : value;
-  }
-
-  onClose(closed: () => void): void {
-    whenOver(this.#req, this.#res, closed);
-  }
-
-  onAnswered(answered: (status: number | undefined) => void): void {
-    const res = this.#res;
-    whenOver(this.#req, res, () => answered(res?.headersSent ? res.statusCode : undefined));
-  }
 }

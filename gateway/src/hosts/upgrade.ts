@@ -1,11 +1,11 @@
 /** Filters WebSocket upgrades and CONNECT, which Node passes to separate listeners. */
 import { STATUS_CODES } from "node:http";
-import { type Answer, failure } from "../answers/answer.ts";
 import type { Checker } from "../answers/checker.ts";
 import { checkFunction } from "../ground/check.ts";
-import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
-import { NodeGatewayRequest } from "./node.ts";
+import type { Host } from "./host.ts";
+import { gatewayFilter, type HostOptions } from "./host-filter.ts";
 import type { NodeRequest } from "./node-messages.ts";
+import { NodeGatewayRequest } from "./node-request.ts";
 
 /** The members of a `net.Socket` that are used here. */
 export interface UpgradeSocket {
@@ -45,25 +45,46 @@ export function upgradeGateway<Req extends NodeRequest, Socket extends UpgradeSo
   handler: (req: Req, socket: Socket, head: Buffer) => unknown,
   options: HostOptions = {},
 ): (req: Req, socket: Socket, head: Buffer) => void {
-  const filter = new HostFilter(gateway, options);
+  const filter = gatewayFilter(HOST, gateway, options);
   checkFunction("handler", handler);
   return (req, socket, head) => {
-    const go = (action: HostAction, whole: Buffer) => {
-      if (action === undefined || socket.destroyed) socket.destroy();
-      else if (action.answer !== undefined) send(action.answer, socket);
-      else handler(req, socket, whole);
+    const call: Call = {
+      req,
+      socket,
+      received: () => head,
+      pass: (whole) => void handler(req, socket, whole),
     };
-    const action = filter.ask(new NodeGatewayRequest(req, undefined, req.url), req);
-    if (!(action instanceof Promise)) {
-      go(action, head);
-      return;
-    }
-    const received = receive(socket, head);
-    void action
-      .catch((): HostAction => ({ answer: failure() }))
-      .then((late) => go(late, received()));
+    if (filter.serve(call) instanceof Promise) call.received = receive(socket, head);
   };
 }
+
+interface Call {
+  readonly req: NodeRequest;
+  readonly socket: UpgradeSocket;
+  /** Ends the reading of the socket, and returns all that was received before the handshake is answered. */
+  received: () => Buffer;
+  pass(received: Buffer): void;
+}
+
+const HOST: Host<Call> = {
+  request: ({ req }) => new NodeGatewayRequest(req, undefined, req.url),
+  isAnswered: ({ socket }) => socket.destroyed,
+  pass: (call) => call.pass(call.received()),
+  answer(call, { status, headers, body }) {
+    call.received();
+    const { socket } = call;
+    // destroyed afterwards: otherwise a client could keep it open
+    const close = () => void socket.destroy();
+    socket.on("error", close);
+    socket.on("finish", close);
+    const fields = new Headers(headers);
+    fields.set("Connection", "close");
+    fields.set("Content-Length", String(Buffer.byteLength(body)));
+    const lines = Array.from(fields, ([name, value]) => `${name}: ${value}\r\n`);
+    socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n${lines.join("")}\r\n${body}`);
+  },
+  drop: ({ socket }) => void socket.destroy(),
+};
 
 /**
  * Reads the socket of a waiting upgrade. Without a reader Node does not report that the client has
@@ -90,16 +111,4 @@ function receive(socket: UpgradeSocket, head: Buffer): () => Buffer {
     socket.off("end", gone);
     return chunks.length === 1 ? head : Buffer.concat(chunks);
   };
-}
-
-/** Destroys the socket afterwards: otherwise a client could keep it open. */
-function send({ status, headers, body }: Answer, socket: UpgradeSocket): void {
-  const close = () => void socket.destroy();
-  socket.on("error", close);
-  socket.on("finish", close);
-  const fields = new Headers(headers);
-  fields.set("Connection", "close");
-  fields.set("Content-Length", String(Buffer.byteLength(body)));
-  const lines = Array.from(fields, ([name, value]) => `${name}: ${value}\r\n`);
-  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n${lines.join("")}\r\n${body}`);
 }

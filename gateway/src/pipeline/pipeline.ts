@@ -20,6 +20,7 @@ import {
 } from "smooth-limiter";
 import type { Report } from "../actors/guarded.ts";
 import { all, chain, type Maybe, orElse, settled } from "../ground/maybe.ts";
+import { type Deadline, within } from "../ground/within.ts";
 import type { GatewayRequest } from "../request.ts";
 import {
   type CountedRule,
@@ -36,7 +37,13 @@ import { inTurn, Visit } from "./visit.ts";
 
 export class Pipeline {
   readonly #waiting = new Set<Reservation>();
+  readonly #deadline: Deadline | undefined;
   #isClosed = false;
+
+  /** @param deadline how long limiters may take to decide. Absent: they have deadlines of their own */
+  constructor(deadline?: Deadline) {
+    this.#deadline = deadline;
+  }
 
   check<R extends CountedRule>(
     { places, permits, paces }: Stages<R>,
@@ -78,7 +85,28 @@ export class Pipeline {
     request: GatewayRequest,
     report?: Report,
   ): Maybe<Verdict<R>> {
-    return charge.isPlain ? decideOne(charge) : this.#decideAll([charge], request, report);
+    return charge.isPlain ? this.#decideOne(charge) : this.#decideAll([charge], request, report);
+  }
+
+  /** Asks a single limit: requests for one key that arrive together share one look at its state on Redis. */
+  #decideOne<R extends CountedRule>(charge: Charge<R>): Maybe<Verdict<R>> {
+    const { cost } = charge;
+    const limiter = charge.limiter as NonNullable<typeof charge.limiter>;
+    let decision: Maybe<Decision>;
+    try {
+      decision = limiter.decide(cost);
+    } catch (error) {
+      if (!(error instanceof TooManyKeysError)) throw error;
+      decision = withWait({ ...(limiter.peek(cost) as Decision), allowed: false });
+    }
+    return decision instanceof Promise
+      ? this.#inTime(decision).then((later) => verdictOfOne(charge, charge.read?.(later) ?? later))
+      : verdictOfOne(charge, charge.read?.(decision) ?? decision);
+  }
+
+  /** The permits of a late decision are used: by default a request passes where its limit fails. */
+  #inTime<T>(answer: Promise<T>): Promise<T> {
+    return this.#deadline === undefined ? answer : within(answer, this.#deadline);
   }
 
   /** Rejects all waiting requests, and later ones that would have to wait. */
@@ -169,7 +197,7 @@ export class Pipeline {
         optional: rule.mode === "shadow",
       })),
     );
-    return chain(taken, (result) =>
+    return chain(taken instanceof Promise ? this.#inTime(taken) : taken, (result) =>
       chain(this.#released(result, request), (waitedMs) => {
         const found = charges.map((charge, i): Outcome<R> | undefined => {
           const each = result.results[i];
@@ -220,22 +248,6 @@ export class Pipeline {
       for (const reservation of reservations) this.#waiting.delete(reservation);
     }
   }
-}
-
-/** Asks a single limit: requests for one key that arrive together share one look at its state on Redis. */
-function decideOne<R extends CountedRule>(charge: Charge<R>): Maybe<Verdict<R>> {
-  const { cost } = charge;
-  const limiter = charge.limiter as NonNullable<typeof charge.limiter>;
-  let decision: Maybe<Decision>;
-  try {
-    decision = limiter.decide(cost);
-  } catch (error) {
-    if (!(error instanceof TooManyKeysError)) throw error;
-    decision = withWait({ ...(limiter.peek(cost) as Decision), allowed: false });
-  }
-  return decision instanceof Promise
-    ? decision.then((later) => verdictOfOne(charge, charge.read?.(later) ?? later))
-    : verdictOfOne(charge, charge.read?.(decision) ?? decision);
 }
 
 /** Tells the limits the result. @returns the outcomes: those of blocked actors are others */

@@ -2,7 +2,7 @@
  * The rules in force, from several sources: those of the first source with valid rules. An invalid
  * version is rejected as a whole and reported, and the rules before it stay in force.
  */
-import { show } from "../ground/check.ts";
+import { PRINTABLE, show } from "../ground/check.ts";
 import type { Rule } from "../rules/rule.ts";
 import type { RuleSource } from "./source.ts";
 
@@ -152,9 +152,6 @@ function checkRules(content: unknown, name: string): readonly Rule[] {
   }
   return content;
 }
-
-/** A name is used in header fields. */
-const PRINTABLE = /^[ -~]+$/;
 
 /** A source, and its last result. */
 class Feed {

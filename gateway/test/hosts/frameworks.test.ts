@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { build } from "esbuild";
 import * as assert from "uvu/assert";
+import { bundled } from "../../../test/support/bundled.ts";
 import { suite } from "../../../test/support/suite.ts";
 
 const run = promisify(execFile);
@@ -26,7 +27,7 @@ const EXAMPLES: Readonly<Record<string, readonly RegExp[]>> = {
 };
 
 test("nestjs runs", async () => {
-  const { stdout } = await run("node", ["--import", "tsx", "gateway/examples/nestjs.ts"]);
+  const { stdout } = await run("node", [await bundled("gateway/examples/nestjs.ts")]);
   for (const words of EXAMPLES.nestjs ?? []) assert.match(stdout, words);
 });
 

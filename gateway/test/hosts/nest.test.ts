@@ -16,7 +16,12 @@ import { gcra, KeyedLimiter } from "smooth-limiter";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import { createGateway, type RateLimited } from "../../src/index.ts";
-import { RateLimit, RateLimitModule, SkipRateLimit } from "../../src/nest.ts";
+import {
+  RateLimit,
+  RateLimitModule,
+  type RateLimitOptions,
+  SkipRateLimit,
+} from "../../src/nest.ts";
 
 const ADAPTERS = {
   Express: () => new ExpressAdapter(),
@@ -152,6 +157,9 @@ for (const name of ["Express", "Fastify"] as const) {
     await app.close();
     const wrong = await serve(name, { limiter: 5 as never }).catch(String);
     assert.match(wrong as string, /limiter must be a limiter/);
+    assert.throws(() => RateLimit({ limiter: 5 as never })(Shop), /limiter must be a limiter/);
+    const max = { limiter: perHour(1), max: 5 } as object as RateLimitOptions;
+    assert.throws(() => RateLimit(max)(Shop), /options has no "max"/);
   });
 
   test.run();

@@ -538,7 +538,7 @@ test("any text gives rules or a RulesError", async () => {
   );
   await fc.assert(
     fc.property(texts, (text) => void problems(text)),
-    { numRuns: runs(60) },
+    { numRuns: runs(60, 8) },
   );
 });
 
@@ -550,7 +550,7 @@ test("any JSON gives rules or a RulesError", async () => {
   );
   await fc.assert(
     fc.property(rules, (list) => void problems(JSON.stringify({ url: "/", rules: list }))),
-    { numRuns: runs(60) },
+    { numRuns: runs(60, 8) },
   );
 });
 

@@ -11,7 +11,7 @@ import {
   slidingWindow,
 } from "../../support/fetch/silent-server.ts";
 import { watch } from "../../support/limiter/watch.ts";
-import { isTried, suite } from "../../support/suite.ts";
+import { isTried, runs, suite } from "../../support/suite.ts";
 
 const test = suite("limited fetch, adaptive rate");
 
@@ -59,7 +59,7 @@ const servers = [
 const ways = { near: () => between(2, 2), far: () => between(30, 20) };
 
 const cases = [
-  [20, "near"],
+  [runs(20, 10), "near"],
   [8, "far"],
 ] as const;
 const S = 1000;

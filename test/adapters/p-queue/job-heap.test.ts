@@ -126,19 +126,20 @@ test("random histories agree with a sorted list", async () => {
   );
 });
 
-test("100 000 jobs of as many priorities, a third of them removed: no quadratic time", () => {
+test("thousands of jobs of as many priorities, a third of them removed: no quadratic time", () => {
+  const all = 3 * runs(33_334, 10_000);
   const heap = new JobHeap();
   const controller = new AbortController();
-  for (let i = 0; i < 100_000; i++) {
+  for (let i = 0; i < all; i++) {
     const signal = i % 3 === 0 ? controller.signal : undefined;
     heap.enqueue(job(), { id: `${i}`, priority: (i * 7919) % 100_003, signal });
   }
   controller.abort();
   const startedAt = cpuMs();
-  for (let i = 0; i < 100_000; i += 3) heap.remove(`${i}`);
+  for (let i = 0; i < all; i += 3) heap.remove(`${i}`);
   let count = 0;
   while (heap.take()) count++;
-  assert.is(count, 66_666);
+  assert.is(count, (all / 3) * 2);
   assert.ok(cpuMs() - startedAt < 5000);
 });
 

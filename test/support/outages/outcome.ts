@@ -1,4 +1,4 @@
-// Compares what was granted during a fault with what docs/availability.md allows.
+// Compares what was granted during a fault with what docs/outage-bounds.md allows.
 
 import type { Fault } from "./faults.ts";
 import {

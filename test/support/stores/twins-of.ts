@@ -5,7 +5,7 @@ import type { LuaTwin } from "../../../src/stores/redis/lua-twin.ts";
 export function twinsOf(names: readonly string[]): readonly LuaTwin[] {
   return names.map((name) => {
     const twin = luaTwins[name];
-    if (twin === undefined) throw new Error(`no twin of ${name}`);
+    if (twin === undefined) throw new Error(`the Lua twin of ${name} is missing`);
     return twin;
   });
 }

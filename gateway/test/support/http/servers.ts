@@ -38,6 +38,8 @@ import {
   nodeLimit,
   type RateLimited,
 } from "../../../src/index.ts";
+import { tinyGateway, tinyLimit } from "../example-host/tiny.ts";
+import { type Handler, serve } from "../example-host/tiny-framework.ts";
 
 export interface Running {
   readonly url: string;
@@ -232,6 +234,22 @@ const inFetch =
     return running(make(getRequestListener(fetch)), () => served);
   };
 
+const tiny: Host = (gateway, options, work = nothing) => {
+  let served = 0;
+  const handler: Handler = async (context) => {
+    served += 1;
+    await work((context as RateLimited).rateLimit);
+    const status = statusOf(context.req.url);
+    if (status === 500) throw new Error("bad");
+    context.res.statusCode = status;
+    return "hello";
+  };
+  const filtered = isLimit(gateway)
+    ? tinyLimit(gateway.limiter, handler, gateway.options)
+    : tinyGateway(gateway, handler, options);
+  return running(createServer(serve(filtered)), () => served);
+};
+
 /** This version has no types. */
 const express4 = createRequire(import.meta.url)("express-4") as typeof express;
 
@@ -243,6 +261,7 @@ export const HOSTS: Readonly<Record<string, Host>> = {
   Koa: koa(http1),
   Hono: hono(http1),
   fetch: inFetch(http1),
+  "the example of CONTRIBUTING": tiny,
 };
 
 /** The frameworks that serve HTTP/2. Express does not. */

@@ -25,7 +25,7 @@ export function noteTimers(): void {
   globalThis.clearTimeout = stopTimer as typeof stop;
 }
 
-/** Stops the noted timers that keep no process alive. The others are reported by `test/support/suite.ts`. */
+/** Stops the noted timers that keep no process alive. The others are reported by `suite.ts`. */
 export function stopLeftTimers(): void {
   for (const timer of pending) if (!timer.hasRef()) stop(timer);
   pending.clear();

@@ -1,0 +1,26 @@
+import type { Clock } from "smooth-limiter";
+
+/** How long others may take to answer. */
+export interface Deadline {
+  readonly timeoutMs: number;
+  readonly clock: Clock;
+}
+
+/** Rejects with a TimeoutError if there is no answer in time. */
+export async function within<T>(
+  answer: PromiseLike<T>,
+  { timeoutMs, clock }: Deadline,
+): Promise<T> {
+  let cancel = () => {};
+  const late = new Promise<never>((_, reject) => {
+    const timer = clock.wakeAt(clock.now() + timeoutMs, () =>
+      reject(new DOMException(`no answer within ${timeoutMs} ms`, "TimeoutError")),
+    );
+    cancel = () => timer.cancel();
+  });
+  try {
+    return await Promise.race([answer, late]);
+  } finally {
+    cancel();
+  }
+}
