@@ -5,6 +5,7 @@
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { drawLearnedLimit } from "./draw/learned-limit.ts";
 import {
   type Caller,
   type Door,
@@ -240,12 +241,15 @@ function strokes(
   return `<marker id="${id}" markerUnits="userSpaceOnUse" overflow="visible"><path stroke="${color}" stroke-width="15" d="${stroke}"/></marker><path style="marker:url(#${id})" d="${lines.join("")}"/>`;
 }
 
-for (const picture of pictures) {
-  const file = join(FOLDER, picture.file);
-  const svg = await draw(picture);
+/** Writes a picture, or checks that the written one is the same. */
+function write(name: string, svg: string): void {
+  const file = join(FOLDER, name);
   if (!process.argv.includes("--check")) writeFileSync(file, svg);
   else if (readFileSync(file, "utf8") !== svg) {
     console.error(`${file} is out of date: run npm run draw`);
     process.exitCode = 1;
   }
 }
+
+for (const picture of pictures) write(picture.file, await draw(picture));
+write("adaptive.svg", drawLearnedLimit(themed));

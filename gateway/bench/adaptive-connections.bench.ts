@@ -45,7 +45,9 @@ async function serverSide(listener: RequestListener): Promise<readonly Success[]
   return successes;
 }
 
-console.log(`${WORKERS} workers of ${SERVICE_MS} ms: at most ${CAPACITY} requests in a second; twice as many come`);
+console.log(
+  `${WORKERS} workers of ${SERVICE_MS} ms: at most ${CAPACITY} requests in a second; twice as many come`,
+);
 const guard = (limit: Parameters<typeof limitConnections>[0], options = {}) => {
   return nodeGateway(limitConnections(limit, options), poolOfWorkers(), { status: 503 });
 };
