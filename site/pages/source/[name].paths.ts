@@ -29,7 +29,8 @@ function listed(folder: string): string {
 
 export default {
   paths() {
-    const folders = ["examples", "gateway/examples", "cli/examples"];
+    const examples = ["examples", "gateway/examples", "cli/examples"];
+    const folders = [...examples, "gateway/test/support/example-host"];
     return [
       page("LICENSE", fenced("LICENSE", "text")),
       ...folders.flatMap(programsOf).map((file) => page(file, fenced(file, "ts"))),
