@@ -1,10 +1,18 @@
-/** Counts all requests in progress together, under a limit that is learned from how long they take. */
+/**
+ * Counts all requests in progress together, under a limit that is learned from how long they take.
+ *
+ * A client that disconnects tells only that its request would have taken longer. That counts if it is longer than the last
+ * complete request took: in an overload all clients may give up, and the limit must still learn of it. Otherwise it is
+ * ignored: clients that send requests and disconnect at once must not make the server look fast.
+ */
 import { type AdaptiveLimit, type Clock, ConcurrencyLimiter } from "smooth-limiter";
 import type { Place, PlaceOptions, Places } from "./places.ts";
 
 export class LearnedPlaces implements Places {
   readonly #limiter: ConcurrencyLimiter;
   readonly #clock: Clock;
+  /** How long the last complete request took. */
+  #lastMs = 0;
 
   constructor(limit: AdaptiveLimit, clock: Clock) {
     this.#limiter = ConcurrencyLimiter.create(limit, { clock });
@@ -16,17 +24,28 @@ export class LearnedPlaces implements Places {
     return this.#limiter.limit;
   }
 
-  take({ maxAgeMs }: Pick<PlaceOptions, "maxAgeMs">): Place | undefined {
+  take({ maxAgeMs, onAnswered }: Omit<PlaceOptions, "key" | "limit">): Place | undefined {
     const lease = this.#limiter.tryAcquire();
     if (lease === undefined) return undefined;
-    const untilMs = this.#clock.now() + maxAgeMs;
+    const sinceMs = this.#clock.now();
+    let isComplete = onAnswered === undefined;
+    onAnswered?.((status) => {
+      isComplete = status !== undefined;
+    });
+    let isHeld = true;
+    const untilMs = sinceMs + maxAgeMs;
     // how long such a request takes is not known: its end was not reported, or is far away
     const timer =
       untilMs < Infinity ? this.#clock.wakeAt(untilMs, () => lease.ignore()) : undefined;
     timer?.unref?.();
     const leave = () => {
+      if (!isHeld) return;
+      isHeld = false;
       timer?.cancel();
-      lease.release();
+      const heldMs = this.#clock.now() - sinceMs;
+      if (isComplete) this.#lastMs = heldMs;
+      if (heldMs >= this.#lastMs) lease.release();
+      else lease.ignore();
     };
     return { remaining: Math.max(0, this.limit - this.#limiter.active), leave };
   }

@@ -1,6 +1,7 @@
 /** Counts the requests in progress: each holds a place until it leaves. */
 import type { Clock } from "smooth-limiter";
 import { chain, type Maybe, settled } from "./ground/maybe.ts";
+import type { GatewayRequest } from "./request.ts";
 
 /** What is needed of a `RedisConcurrencyLimiter`, or of a `ConcurrencyLimiter`. */
 export interface SharedPlaces {
@@ -23,6 +24,8 @@ export interface PlaceOptions {
   readonly limit: number;
   /** How long the place is held at most, ms; Infinity: until it is left. */
   readonly maxAgeMs: number;
+  /** That of the request, where it matters how it ends. */
+  readonly onAnswered?: GatewayRequest["onAnswered"];
 }
 
 /** Counts the requests of each key that are in progress. */

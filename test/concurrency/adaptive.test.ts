@@ -149,14 +149,31 @@ test("whatever a strategy answers, the limit is a whole number within the bounds
   }
 });
 
-test("a strategy that throws leaks no slot", () => {
+test("a strategy that throws leaks no slot and changes no limit, which a warning says once", async () => {
   const strategy: ConcurrencyStrategy = () => () => {
     throw new Error("in the strategy");
   };
-  const limiter = ConcurrencyLimiter.create(adaptive({ max: 4, strategy }));
-  const lease = limiter.tryAcquire() as Lease;
-  assert.throws(() => lease.release(), "in the strategy");
-  assert.is(limiter.active, 0);
+  const limiters = [1, 2].map(() => ConcurrencyLimiter.create(adaptive({ max: 4, strategy })));
+  const warnings: string[] = [];
+  const note = ({ message }: Error) => void warnings.push(message);
+  process.on("warning", note);
+  for (let i = 0; i < 3; i++) (await allOf(...limiters).acquire()).release();
+  await turn();
+  process.off("warning", note);
+  assert.equal(
+    limiters.map(({ active, limit }) => [active, limit]),
+    [
+      [0, 4],
+      [0, 4],
+    ],
+  );
+  assert.equal(
+    warnings,
+    Array.from(
+      limiters,
+      () => "adaptive: the strategy failed, so the limit stays 4: in the strategy",
+    ),
+  );
 });
 
 test("a call that weighs more than the limit now waits, and runs alone; above max it is an error", async () => {

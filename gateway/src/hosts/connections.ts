@@ -71,11 +71,6 @@ const OPTIONS: readonly (keyof ConnectionsOptions)[] = [
   "clock",
 ];
 
-/** The options that have no meaning where the requests of all actors are counted together. */
-const OF_ACTORS = ["actor", "trustedProxies", "ipv6Prefix", "actorTimeoutMs", "limiter"] as const;
-
-const everyone: Actor = () => "all";
-
 /**
  * Creates a filter that limits how many requests of each actor are in progress at once, in this
  * process or, with `limiter`, in all. A request beyond the limit is refused; it does not wait. A place
@@ -98,43 +93,75 @@ export function limitConnections(
   limit: number | AdaptiveLimit,
   options: ConnectionsOptions = {},
 ): Checker {
-  if (typeof limit === "number") checkNumber("limit", limit, wholeAtLeastOne);
   checkOptions("options", options, OPTIONS);
-  const { trustedProxies, ipv6Prefix, actorTimeoutMs = 5000, name = "connections" } = options;
-  const address = fromAddress({ trustedProxies, ipv6Prefix });
-  const { maxAgeMs = Infinity, limiter, clock = systemClock } = options;
-  if (limiter !== undefined) checkFunction("limiter", limiter);
+  const { name = "connections", maxAgeMs = Infinity, clock = systemClock } = options;
   checkName(name);
-  checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
   checkNumber("maxAgeMs", maxAgeMs, aboveZeroOrInfinity);
   checkClock(clock);
-  const counted = typeof limit === "number" ? { limit } : new LearnedPlaces(limit, clock);
-  const isLearned = counted instanceof LearnedPlaces;
-  const ofActors = OF_ACTORS.find((option) => isLearned && options[option] !== undefined);
-  if (ofActors !== undefined) {
-    throw new TypeError(`an adaptive limit counts all requests together: leave out ${ofActors}`);
-  }
-  const { actor = isLearned ? everyone : address } = options;
-  checkFunction("actor", actor);
-  const fixedPlaces = () =>
-    limiter === undefined
-      ? new OwnPlaces(clock)
-      : new LeasedPlaces((key, most) => limiter(keyOf(key, "global"), most), clock);
-  const places: Places = isLearned ? counted : fixedPlaces();
+  const { places, placeFor } =
+    typeof limit === "object"
+      ? allTogether(limit, options, clock)
+      : byActor(checkNumber("limit", limit, wholeAtLeastOne), options, clock);
   const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
-  const safeActor = guarded("the actor of limitConnections", actor, actorTimeoutMs, clock);
-  const placeFor = (request: GatewayRequest, report?: Report): Maybe<CountedPlace<CountedRule>> =>
-    chain(safeActor(request, report), (value) => {
-      const key = localKey(value, address, request);
-      return { rule, actor: key, key, limit: counted.limit, maxAgeMs };
-    });
+  const countedFor = (request: GatewayRequest, report?: Report): Maybe<CountedPlace<CountedRule>> =>
+    chain(placeFor(request, report), (place) => ({ rule, maxAgeMs, ...place }));
   const place: PlaceLimit = {
     rule,
     turn: 0,
     endsByItself: maxAgeMs < Infinity,
     enter: (request, report) =>
-      chain(placeFor(request, report), (asked) => enterPlace(places, asked)),
-    look: (request) => chain(placeFor(request), (asked) => lookAtPlace(places, asked)),
+      chain(countedFor(request, report), (asked) => enterPlace(places, asked)),
+    look: (request) => chain(countedFor(request), (asked) => lookAtPlace(places, asked)),
   };
   return new OneLimit({ places: [place] });
+}
+
+/** Where requests are counted, and what each of them takes. */
+interface Counting {
+  readonly places: Places;
+  placeFor(
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<Omit<CountedPlace<CountedRule>, "rule" | "maxAgeMs">>;
+}
+
+function byActor(limit: number, options: ConnectionsOptions, clock: Clock): Counting {
+  const { trustedProxies, ipv6Prefix, actorTimeoutMs = 5000, limiter } = options;
+  const address = fromAddress({ trustedProxies, ipv6Prefix });
+  const { actor = address } = options;
+  checkFunction("actor", actor);
+  checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
+  if (limiter !== undefined) checkFunction("limiter", limiter);
+  const safeActor = guarded("the actor of limitConnections", actor, actorTimeoutMs, clock);
+  return {
+    places:
+      limiter === undefined
+        ? new OwnPlaces(clock)
+        : new LeasedPlaces((key, most) => limiter(keyOf(key, "global"), most), clock),
+    placeFor: (request, report) =>
+      chain(safeActor(request, report), (value) => {
+        const key = localKey(value, address, request);
+        return { actor: key, key, limit };
+      }),
+  };
+}
+
+/** The options that have no meaning where the requests of all actors are counted together. */
+const OF_ACTORS = ["actor", "trustedProxies", "ipv6Prefix", "actorTimeoutMs", "limiter"] as const;
+
+function allTogether(limit: AdaptiveLimit, options: ConnectionsOptions, clock: Clock): Counting {
+  const ofActors = OF_ACTORS.find((option) => options[option] !== undefined);
+  if (ofActors !== undefined) {
+    throw new TypeError(`an adaptive limit counts all requests together: leave out ${ofActors}`);
+  }
+  const places = new LearnedPlaces(limit, clock);
+  return {
+    places,
+    placeFor: (request) => ({
+      actor: "all",
+      key: "all",
+      limit: places.limit,
+      onAnswered: request.onAnswered?.bind(request),
+    }),
+  };
 }

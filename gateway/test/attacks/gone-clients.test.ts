@@ -3,14 +3,17 @@ import { createServer, type RequestListener } from "node:http";
 import { createServer as createHttp2Server } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { adaptive, type EndedCall } from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import {
   type Actor,
   type Checker,
+  type CheckResult,
   createGateway,
   type Gateway,
+  limitConnections,
   nodeGateway,
   readRules,
 } from "../../src/index.ts";
@@ -25,6 +28,7 @@ import {
   textOf,
   until,
 } from "../support/http/raw-clients.ts";
+import { request } from "../support/http/request.ts";
 import { HOSTS, type Host, HTTP2_HOSTS, type Running } from "../support/http/servers.ts";
 
 const GONE = 45;
@@ -236,3 +240,57 @@ test("a request that other code has answered leaves the queue", () =>
   ));
 
 test.run();
+
+const learned = suite("clients that have gone, adaptive limits");
+
+/** Returns how many places are free, by a request that ends at once. */
+function freeOf(checker: Checker): number {
+  let end = () => {};
+  const onClose = (closed: () => void) => {
+    end = closed;
+  };
+  const { outcomes } = checker.check({ ...request("/"), onClose, onAnswered() {} }) as CheckResult;
+  end();
+  return Number(outcomes[0]?.decision.remaining) + 1;
+}
+
+for (const [name, host] of Object.entries(HOSTS)) {
+  learned(
+    `${name}: 20 clients that disconnect at once do not make the server look fast`,
+    async () => {
+      const clock = new FakeClock();
+      const heldMs: number[] = [];
+      const strategy = () => (call: EndedCall) => {
+        heldMs.push(call.endedMs - call.startedMs);
+        return 100;
+      };
+      const checker = limitConnections(adaptive({ max: 100, start: 100, strategy }), { clock });
+      let finish = () => {};
+      const isFinished = new Promise<void>((resolve) => {
+        finish = resolve;
+      });
+      let isFirst = true;
+      const server = await host(checker, {}, async () => {
+        if (!isFirst) return isFinished;
+        isFirst = false;
+        await clock.advance(50);
+      });
+      const { socket, received } = await dial(server);
+      socket.write(textOf({}));
+      await until("the first is answered", () => received().startsWith("HTTP/1.1 200"));
+      socket.destroy();
+      await until("the first is over", () => heldMs.length === 1);
+      const others = await Promise.all(Array.from({ length: 20 }, () => dial(server)));
+      for (const other of others) other.socket.write(textOf({}));
+      await until("all have come", () => freeOf(checker) === 80);
+      await clock.advance(1);
+      for (const other of others) other.socket.destroy();
+      await until("all have gone", () => freeOf(checker) === 100);
+      finish();
+      assert.equal(heldMs, [50]);
+      await server.close();
+    },
+  );
+}
+
+learned.run();

@@ -127,6 +127,33 @@ test("under an adaptive limit a request that is never reported as over teaches n
   assert.ok(passes());
 });
 
+test("under an adaptive limit clients that disconnect at once teach nothing, and those that give up late do", async () => {
+  const clock = new FakeClock();
+  const heldMs: number[] = [];
+  const strategy = () => (call: EndedCall) => {
+    heldMs.push(call.endedMs - call.startedMs);
+    return 4;
+  };
+  const checker = limitConnections(adaptive({ max: 4, strategy }), { clock });
+  const ended = async (ms: number, status: number | undefined) => {
+    const { request: open, end } = under("ann");
+    let answered = (_status: number | undefined) => {};
+    const onAnswered = (listener: typeof answered) => {
+      answered = listener;
+    };
+    assert.ok((checker.check({ ...open, onAnswered }) as CheckResult).allowed);
+    await clock.advance(ms);
+    answered(status);
+    end();
+  };
+  await ended(50, 200);
+  for (let i = 0; i < 20; i++) await ended(1, undefined);
+  assert.equal(heldMs, [50]);
+  await ended(1000, undefined);
+  await ended(60, 200);
+  assert.equal(heldMs, [50, 1000, 60]);
+});
+
 test("an adaptive limit takes no option that is about actors", () => {
   const limit = adaptive({ max: 4 });
   assert.throws(() => limitConnections(limit, { actor: who }), /together: leave out actor$/);

@@ -17,6 +17,8 @@ import {
   wholeAtLeastOne,
 } from "../../ground/check.ts";
 import type { Clock } from "../../ground/clock.ts";
+import { readable } from "../../ground/errors.ts";
+import { emitWarning } from "../../ground/node-process.ts";
 import { LocalLease } from "../local-lease.ts";
 import { gradient } from "./gradient.ts";
 import type { ConcurrencyStrategy, EndedCall, LimitBounds } from "./strategy.ts";
@@ -96,6 +98,7 @@ class Learned implements LearnedLimit {
   readonly #bounds: LimitBounds;
   readonly #limitAfter: (call: EndedCall) => number;
   readonly #clock: Clock;
+  #hasWarned = false;
 
   constructor(bounds: LimitBounds, strategy: ConcurrencyStrategy, clock: Clock) {
     this.limit = bounds.start;
@@ -106,11 +109,8 @@ class Learned implements LearnedLimit {
 
   lease(status: CallStatus, giveBack: () => void): LocalLease {
     return new MeasuredLease(this.#clock, (startedMs, ending) => {
-      try {
-        if (ending !== "ignore") this.#ended({ ...status, ...this.#timesOf(startedMs, ending) });
-      } finally {
-        giveBack();
-      }
+      if (ending !== "ignore") this.#ended({ ...status, ...this.#timesOf(startedMs, ending) });
+      giveBack();
     });
   }
 
@@ -118,10 +118,24 @@ class Learned implements LearnedLimit {
     return { startedMs, endedMs: this.#clock.now(), isOverload: ending === "overloaded" };
   }
 
+  /** An error of the strategy changes nothing: whoever gives back a lease could do nothing about it. */
   #ended(call: EndedCall): void {
     const { min, max } = this.#bounds;
-    const limit = Math.round(this.#limitAfter(call));
-    if (!Number.isNaN(limit)) this.limit = Math.min(max, Math.max(min, limit));
+    try {
+      const limit = Math.round(this.#limitAfter(call));
+      if (!Number.isNaN(limit)) this.limit = Math.min(max, Math.max(min, limit));
+    } catch (error) {
+      this.#warn(readable(error));
+    }
+  }
+
+  #warn({ message }: Error): void {
+    if (this.#hasWarned) return;
+    this.#hasWarned = true;
+    emitWarning(`adaptive: the strategy failed, so the limit stays ${this.limit}: ${message}`, {
+      type: "SmoothLimiterWarning",
+      code: "SMOOTH_LIMITER_STRATEGY",
+    });
   }
 }
 

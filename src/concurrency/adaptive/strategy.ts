@@ -27,6 +27,6 @@ export interface LimitBounds {
 /**
  * Learns a limit from the calls that end. It is called once for each limiter, with the bounds, and returns a
  * function that is called with each call that ends, and returns the limit from then on. The limiter rounds it
- * and keeps it within the bounds.
+ * and keeps it within the bounds. If the function throws, the limit stays, and a process warning says so once.
  */
 export type ConcurrencyStrategy = (bounds: LimitBounds) => (call: EndedCall) => number;
