@@ -85,7 +85,7 @@ async function checkLinear(count: number, time: (count: number) => Promise<numbe
 }
 
 test("the cost of cancelling waiters by one signal is linear", () =>
-  checkLinear(runs(100_000, 40_000), timeToCancel));
+  checkLinear(100_000, timeToCancel));
 
 test("the cost of cancelling most waiters, each by its own signal, is linear", () =>
   checkLinear(runs(20_000, 10_000), async (count) => {
@@ -100,7 +100,7 @@ test("the cost of cancelling most waiters, each by its own signal, is linear", (
 test("the cost of cancelling reservations one by one, with a setRate behind them, is linear", async () => {
   for (const how of ["cancel", "ready"] as const) {
     for (const order of ["first to last", "last to first"]) {
-      await checkLinear(runs(10_000, 5000), async (count) => {
+      await checkLinear(10_000, async (count) => {
         const limiter = RateLimiter.create(1_000_000, { clock: new FakeClock() });
         limiter.charge(1000);
         const reservations = Array.from({ length: count }, () => limiter.reserve());
