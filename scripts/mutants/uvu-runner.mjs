@@ -5,27 +5,51 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { INSTRUMENTER_CONSTANTS } from "@stryker-mutator/api/core";
 import { commonTokens, declareClassPlugin, PluginKind, tokens } from "@stryker-mutator/api/plugin";
-import {
-  DryRunStatus,
-  determineHitLimitReached,
-  TestStatus,
-  toMutantRunResult,
-} from "@stryker-mutator/api/test-runner";
+import { DryRunStatus, TestStatus, toMutantRunResult } from "@stryker-mutator/api/test-runner";
 import fc from "fast-check";
 import { register } from "tsx/esm/api";
 
-/** Stryker lets a mutant run a hundred times as often as the original. A tenth of that shows an endless loop as well. */
-const PART_OF_HIT_LIMIT = 0.1;
-
-/** How long a test may take, ms: a mutant that lets a caller wait forever must not cost a minute. */
-const LONGEST_TEST_MS = 10_000;
+/**
+ * A mutant may let a caller wait forever. Its test fails when it has waited for no timer, file or socket at so many looks in
+ * a row. Time is no measure of that: on a busy machine a good test takes long too.
+ */
+const LOOKS = 5;
+const LOOK_MS = 20;
 
 // Captured now, because tests replace the global timers by fake ones.
-const { setTimeout, clearTimeout } = globalThis;
+const { setTimeout, clearTimeout, setInterval, clearInterval } = globalThis;
+const globals = Object.getOwnPropertyDescriptors(globalThis);
+
+/** Timers that the tests have started: a test that never ends leaves some. */
+const timers = new Set();
+globals.setTimeout.value = Object.assign((...args) => {
+  const timer = setTimeout(...args);
+  timers.add(timer);
+  return timer;
+}, setTimeout);
 
 /** What the mutated code reads: which mutant is active; and writes: which mutants each test reached. */
 globalThis[INSTRUMENTER_CONSTANTS.NAMESPACE] ??= {};
 const shared = globalThis[INSTRUMENTER_CONSTANTS.NAMESPACE];
+
+/** A loop that never ends fails its test in here, because the mutated code reads this in each round. */
+let activeMutant;
+let reads = 0;
+let mostCpuMicros = Infinity;
+Object.defineProperty(shared, "activeMutant", {
+  get() {
+    reads += 1;
+    if (reads % 1024 === 0 && cpuMicros() > mostCpuMicros) throw new Error("the test does not end");
+    return activeMutant;
+  },
+  set(id) {
+    activeMutant = id;
+  },
+});
+
+function cpuMicros() {
+  return process.cpuUsage().user;
+}
 
 class UvuRunner {
   static inject = tokens(commonTokens.options);
@@ -41,6 +65,10 @@ class UvuRunner {
   #failed = false;
   /** Fails the running test: an error that nobody caught, in a callback of a timer. */
   #crash = (_error) => {};
+  /** How long each test takes without a mutant, as the dry run shows. */
+  #cpuMicros = new Map();
+  /** How many timers, files and sockets are open when no test runs. */
+  #idle = Infinity;
 
   constructor({ uvu }) {
     this.#files = uvu.files;
@@ -49,6 +77,11 @@ class UvuRunner {
 
   capabilities() {
     return { reloadEnvironment: false };
+  }
+
+  // A mutant's time does not include this.
+  init() {
+    return this.#load();
   }
 
   async dryRun() {
@@ -61,33 +94,17 @@ class UvuRunner {
     return { status: DryRunStatus.Complete, tests: this.#results, mutantCoverage };
   }
 
-  async mutantRun({ activeMutant, testFilter, hitLimit: most, mutantActivation }) {
-    const hitLimit = most && most * PART_OF_HIT_LIMIT;
-    if (mutantActivation === "runtime") await this.#load();
-    shared.hitCount = hitLimit === undefined ? undefined : 0;
-    shared.hitLimit = hitLimit;
+  async mutantRun({ activeMutant, testFilter }) {
     shared.activeMutant = activeMutant.id;
     await this.#run(testFilter && new Set(testFilter));
     shared.activeMutant = undefined;
-    return toMutantRunResult(
-      determineHitLimitReached(shared.hitCount, hitLimit) ?? {
-        status: DryRunStatus.Complete,
-        tests: this.#results,
-      },
-      false,
-    );
+    return toMutantRunResult({ status: DryRunStatus.Complete, tests: this.#results }, false);
   }
 
   async #run(wanted) {
     this.#results = [];
     this.#failed = false;
     this.#wanted = wanted;
-    try {
-      await this.#load();
-    } catch (error) {
-      this.#note("loading", 0, error);
-      return;
-    }
     for (const { file, suite, tests } of this.#suites) {
       if (this.#failed) return;
       if (wanted !== undefined && tests.size > 0 && ![...tests].some((id) => wanted.has(id)))
@@ -99,7 +116,7 @@ class UvuRunner {
   }
 
   async #load() {
-    if (this.#suites !== undefined) return;
+    Object.defineProperties(globalThis, globals);
     // uvu runs a suite at once unless it finds these globals.
     const queue = [[]];
     Object.assign(globalThis, { UVU_DEFER: 1, UVU_INDEX: 0, UVU_QUEUE: queue });
@@ -122,20 +139,41 @@ class UvuRunner {
     if (this.#failed || this.#wanted?.has(id) === false) return;
     const startedAt = performance.now();
     shared.currentTestId = id;
-    let timer;
+    const cpuBefore = cpuMicros();
+    const isDryRun = activeMutant === undefined;
+    const usual = isDryRun ? Infinity : (this.#cpuMicros.get(id) ?? 1_000_000);
+    mostCpuMicros = cpuBefore + 1_000_000 + 5 * usual;
+    this.#idle = Math.min(this.#idle, process.getActiveResourcesInfo().length);
+    let looks = 0;
+    let watch;
     const crashed = new Promise((_, reject) => {
       this.#crash = reject;
-      timer = setTimeout(reject, LONGEST_TEST_MS, new Error("the test took too long"));
+      watch = setInterval(() => {
+        // one timer is that of the test's limit
+        const isIdle = process.getActiveResourcesInfo().length <= this.#idle + 1;
+        looks = isIdle ? looks + 1 : 0;
+        if (looks === LOOKS) reject(new Error("the test waits for nothing"));
+      }, LOOK_MS).unref();
     });
     let failure;
     try {
       await Promise.race([body(), crashed]);
     } catch (error) {
       failure = error;
+      this.#cleanUp();
     }
-    clearTimeout(timer);
+    clearInterval(watch);
+    mostCpuMicros = Infinity;
     shared.currentTestId = undefined;
+    if (isDryRun) this.#cpuMicros.set(id, cpuMicros() - cpuBefore);
     this.#note(id, performance.now() - startedAt, failure);
+  }
+
+  /** A test that never ended has not done so itself: fake timers are still there, for example. */
+  #cleanUp() {
+    for (const timer of timers) clearTimeout(timer);
+    timers.clear();
+    Object.defineProperties(globalThis, globals);
   }
 
   #note(id, timeSpentMs, failure) {

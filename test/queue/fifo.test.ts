@@ -28,4 +28,19 @@ test("a Fifo is first in, first out, also after it was empty and for an item tha
   assert.is(line.size, 0);
 });
 
+test("the head stays the head while others leave, and a Fifo shows its members in order", () => {
+  const line = new Fifo<string>();
+  for (const name of ["a", "b", "c", "d"]) line.append(name);
+  assert.equal([line.head, line.head], ["a", "a"]);
+  line.remove("b");
+  assert.is(line.head, "a");
+  assert.equal([...line], ["a", "c", "d"]);
+  assert.equal(
+    ["a", "b", "c"].map((name) => line.has(name)),
+    [true, false, true],
+  );
+  line.shift();
+  assert.equal([line.head, line.size], ["c", 2]);
+});
+
 test.run();
