@@ -121,10 +121,11 @@ memory("fractions that sum up to one permit at most share one entry, at the late
     [1, 0.25],
     [2, 0.25],
     [3, 0.5],
+    [4, 0.25],
   ] as const) {
     algorithm.take(policy, state, at * SECOND, n);
   }
-  assert.equal(state, { times: [2 * SECOND, 3 * SECOND], totals: [1, 1.5] });
+  assert.equal(state, { times: [2 * SECOND, 4 * SECOND], totals: [1, 1.75] });
 });
 
 memory("the limit bounds the number of entries, however many requests come", () => {
@@ -279,15 +280,32 @@ debts("a promise that is given back moves no request up, and drops no entry", ()
   // the entry at 0 s will have expired by then, and is dropped
   const receipt = algorithm.take(policy, state, 10 * SECOND, 1);
   assert.equal(state, { times: [10 * SECOND], totals: [1] });
-  for (const known of [receipt, undefined]) {
+  for (const [permits, known] of [
+    [1, receipt],
+    [1, undefined],
+    [5, undefined],
+  ] as const) {
     const left = algorithm.copy(state);
-    algorithm.giveBack(policy, left, 0, 1, known);
+    algorithm.giveBack(policy, left, 0, permits, known);
     assert.is(algorithm.earliest(policy, left, 0, 1), 10 * SECOND);
     assert.is(algorithm.quota(policy, left, 5 * SECOND).remaining, 0);
     assert.is(algorithm.quota(policy, left, 10 * SECOND).remaining, 1);
     algorithm.take(policy, left, 10 * SECOND, 1);
     assert.equal(left, state);
   }
+});
+
+debts("a promise in front of others that is given back leaves no entry", () => {
+  const policy = log(9, 10);
+  const state = started(policy);
+  const [, second] = [1, 2, 3].map((at) => algorithm.take(policy, state, at * SECOND, 3));
+  algorithm.giveBack(policy, state, 0, 3, second);
+  assert.equal(state, { times: [SECOND, 3 * SECOND], totals: [3, 6] });
+});
+
+debts("the smallest part of a permit counts from now on", () => {
+  const policy = log(2, 10);
+  assert.is(algorithm.take(policy, started(policy), SECOND, 5e-324), 11 * SECOND);
 });
 
 debts("totals never fall, whatever their last bits", () => {
@@ -368,6 +386,9 @@ const making = suite("slidingLog");
 making("equal policies are declared by equal numbers", () => {
   assert.equal(log(5, 60).numbers, [5, 60_000]);
   assert.equal(algorithm.policy([5, 60_000]), log(5, 60));
+  const strict = slidingLog({ limit: 5, windowMs: 60_000, strict: true });
+  assert.equal(strict.numbers, [5, 60_000, 1]);
+  assert.equal(algorithm.policy([5, 60_000, 1]), strict);
   assert.equal(algorithm.policy([]), log(1, 1));
 });
 
