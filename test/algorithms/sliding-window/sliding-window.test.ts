@@ -122,6 +122,11 @@ debts("a charge goes where there is room; a charge beyond the limit goes to late
   );
 });
 
+debts("the smallest part of a permit counts from now on", () => {
+  const policy = sliding(2, 10);
+  assert.is(algorithm.take(policy, started(policy), 20 * SECOND, 5e-324), 30 * SECOND);
+});
+
 debts("a receipt finds its bucket as long as that is counted", () => {
   const policy = sliding(3, 10);
   const state = started(policy);
