@@ -65,7 +65,7 @@ for (const [room, itsTests] of Object.entries(testsOf)) {
       ignoreStatic: true,
       concurrency: 1,
       // The runner sees waits that never end, and most such loops. A good test may take long on a busy machine.
-      timeoutMS: 20_000,
+      timeoutMS: 60_000,
       ignorePatterns: [
         "**",
         "!src/**",

@@ -141,8 +141,8 @@ class UvuRunner {
     shared.currentTestId = id;
     const cpuBefore = cpuMicros();
     const isDryRun = activeMutant === undefined;
-    const usual = isDryRun ? Infinity : (this.#cpuMicros.get(id) ?? 1_000_000);
-    mostCpuMicros = cpuBefore + 1_000_000 + 5 * usual;
+    const usual = isDryRun ? Infinity : (this.#cpuMicros.get(id) ?? 500_000);
+    mostCpuMicros = cpuBefore + 500_000 + 3 * usual;
     this.#idle = Math.min(this.#idle, process.getActiveResourcesInfo().length);
     let looks = 0;
     let watch;

@@ -117,6 +117,17 @@ tables("an instant between two microseconds is not rounded up", () => {
   }
 });
 
+tables("an instant between two microseconds is one at which the permits are available", () => {
+  for (const limit of [3, 7, 49, 300, 70_000]) {
+    const policy = policyStates(limit, 0);
+    for (let tenths = 1; tenths < 500; tenths++) {
+      const state = { since: 0, level: -tenths / 10 };
+      const at = gcraAlgorithm.earliest(policy, state, 0, 1);
+      assert.is(gcraAlgorithm.earliest(policy, state, at, 1), at, `${tenths} at ${limit} a second`);
+    }
+  }
+});
+
 tables.run();
 
 const numbers = suite("gcra: policies");
@@ -206,6 +217,19 @@ numbers("update of one number: the others keep what they mean", () => {
   assert.equal(resized(policyStates(2, 3), 1), [0.5, 3], "permits of the past stay");
   assert.equal(resized(policyStates(2, 3), -4), [0.5, -1], "half a second to pay");
   assert.equal(resized(policyStates(4, 3, 2000), -4), [0.5, -1], "half a second to pay");
+});
+
+numbers("update of one number: no rounding moves what stays", () => {
+  const before = policyStates(7, 2);
+  const resized = (policy: GcraPolicy, level: number) => {
+    const state = { since: 0, level };
+    gcraAlgorithm.resize(policy, state, 0, before);
+    return state.level;
+  };
+  for (let tenths = 1; tenths < 30; tenths++) {
+    assert.is(resized(policyStates(5, 2), tenths / 10), tenths / 10, "the same burst");
+    assert.is(resized(policyStates(7, 4), -tenths / 10), -tenths / 10, "the same pace");
+  }
 });
 
 numbers("the numbers that are the limit: the burst too, if it follows from it", () => {
