@@ -22,16 +22,16 @@ const equivalentIn: Readonly<Record<string, Readonly<Record<string, readonly str
 /** The tests of each room. */
 const testsOf = {
   "src/algorithms": /^test\/(algorithms\/|local\/rate-limiter|queue\/strict)/,
-  "src/queue": /^test\/(queue\/|local\/|concurrency\/(limiter|slots)\.)/,
+  "src/queue": /^test\/(queue\/|local\/|concurrency\/(limiter|slots)\.|remote\/grant-queue)/,
   "src/fair": /^test\/fair\//,
   "src/combine": /^test\/combine\//,
   "gateway/src/pipeline": /^gateway\/test\/[^/]+$/,
   "gateway/src/compiled": /^gateway\/test\/[^/]+$/,
 };
 
-/** Tests with a server or a process of their own: too slow for every mutant. */
+/** Tests with a server, a process or thousands of callers: too slow for every mutant. */
 const isSlow =
-  /redis\.test|combine\/all-of\.test|process\.test|registration\.test|test\/(combinations|connection-filter|degradation|reload)/;
+  /redis\.test|mass-cancel|combine\/all-of\.test|process\.test|registration\.test|test\/(combinations|connection-filter|degradation|reload)/;
 
 const filesIn = (folder: string) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" })

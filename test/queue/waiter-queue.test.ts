@@ -87,6 +87,44 @@ order("a tryAcquire at the very instant of the head comes after it", async () =>
   assert.equal([first.at, refused], [100, true]);
 });
 
+order("an estimate counts all who wait, also after those that it counted before have gone", async () => {
+  const { clock, limiter, acquire } = started();
+  acquire();
+  assert.is(limiter.peek().waitMs, 200);
+  await clock.advance(100);
+  acquire();
+  assert.is(limiter.peek().waitMs, 200);
+});
+
+order("an estimate counts a caller that came after the last one was refused", async () => {
+  const { clock, limiter, acquire } = started();
+  acquire();
+  const timed = watch(clock, limiter.tryAcquire(1, 250));
+  limiter.charge(1);
+  const last = acquire();
+  assert.is(limiter.peek().waitMs, 400);
+  await clock.advance(1000);
+  assert.equal([timed.value, last.at], [false, 300]);
+});
+
+order("a caller behind a charge that waits for a reservation does not overtake it", () => {
+  const clock = new FakeClock();
+  const policy = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond, burstSeconds: 0 });
+  const limiter = Limiter.create({ slow: policy(1), fast: policy(100) }, { clock });
+  limiter.tryAcquire({ slow: 1 });
+  assert.is(limiter.reserve({ slow: 1 }).waitMs, 1000);
+  limiter.charge({ fast: 1 });
+  for (let looks = 0; looks < 3; looks++) assert.is(limiter.peek({ fast: 1 }).waitMs, 1000);
+  assert.is(limiter.reserve({ fast: 1 }).waitMs, 1000);
+});
+
+order("a charge behind a reservation is counted once, however often callers look", () => {
+  const { limiter } = started();
+  limiter.reserve();
+  limiter.charge(1);
+  for (let looks = 0; looks < 3; looks++) assert.is(limiter.peek().waitMs, 300);
+});
+
 order.run();
 
 const cancelling = suite("waiter queue, cancelling");
