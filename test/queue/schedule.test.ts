@@ -1,0 +1,51 @@
+import * as assert from "uvu/assert";
+import { Slots } from "../../src/concurrency/slots.ts";
+import { Schedule } from "../../src/queue/schedule.ts";
+import { UNKNOWN } from "../../src/queue/supply.ts";
+import { Change, Waiter } from "../../src/queue/waiter.ts";
+import { suite } from "../support/suite.ts";
+
+const test = suite("schedule");
+
+class Caller extends Waiter {
+  override readonly deadline: number;
+  override readonly awaited: boolean;
+
+  constructor(deadline = Infinity, awaited = true) {
+    super(0, 1);
+    this.deadline = deadline;
+    this.awaited = awaited;
+  }
+
+  override release(): void {}
+  override abort(): void {}
+}
+
+/** One slot, which somebody holds. */
+function full() {
+  const refused: Waiter[] = [];
+  const schedule = new Schedule(new Slots(1, 1), (waiter) => void refused.push(waiter));
+  return { schedule, refused };
+}
+
+test("a caller whose instant is not known is not too late, and takes nothing in an estimate", () => {
+  const { schedule, refused } = full();
+  schedule.append(new Caller(1000), 0);
+  const { supply, at } = schedule.replay(0);
+  assert.equal([supply.active, at, refused], [1, UNKNOWN, []]);
+});
+
+test("changes that wait for a reservation are entries, but no waiters", () => {
+  const { schedule } = full();
+  const [reservation, caller] = [new Caller(Infinity, false), new Caller()];
+  for (const entry of [reservation, new Change(0, () => {}), caller]) schedule.append(entry, 0);
+  assert.equal([...schedule.waiters()], [reservation, caller]);
+  assert.equal([schedule.permits, schedule.isAwaited], [2, true]);
+  schedule.remove(caller);
+  assert.equal(
+    [schedule.permits, schedule.isAwaited, schedule.head === reservation],
+    [1, false, true],
+  );
+});
+
+test.run();
