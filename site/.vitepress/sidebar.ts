@@ -16,6 +16,7 @@ const GROUPS: Readonly<
     "docs/choose-numbers",
     ["docs/choose", "Which algorithm?"],
     ["playground", "Playground"],
+    ["playground-concurrency", "Playground: concurrency"],
   ],
   "Use it": [
     ["docs/fetch", "Calls to an API"],
