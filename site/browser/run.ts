@@ -154,7 +154,7 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       "stream at 1 MB/s": "docs/streams",
       "express behind nginx": "gateway/docs/actors",
       "fair between tenants": "docs/fair",
-      "limit finds itself": "docs/concurrency",
+      "adaptive concurrency": "docs/concurrency",
       createGateway: "gateway/docs/api/web",
     };
     await onPage({}, async (page) => {
@@ -239,7 +239,8 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
           await page.waitForURL(/limit=fixed&server=queues.*&fixed=5/);
           const shown = await words.textContent();
           await page.reload();
-          await words.filter({ hasText: String(shown) }).waitFor();
+          await words.filter({ hasText: "15 of its workers have nothing to do." }).waitFor();
+          equal(await words.textContent(), shown, "the words after a reload");
           const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
           equal(wide, 0, "pixels wider than the window");
         });

@@ -6,8 +6,8 @@ import { type Limit, runScene } from "../../test/support/concurrency/server-mode
 import { type Field, onSlider } from "./algorithms.ts";
 
 export const LIMITS = {
-  gradient: "learned from latencies: adaptive({ max })",
-  aimd: "learned from refusals: strategy: aimd()",
+  gradient: "learned from latencies: gradient()",
+  aimd: "learned from refusals: aimd()",
   fixed: "a number",
   none: "none",
 } as const;
@@ -171,13 +171,13 @@ export function simulate({ limit, server, numbers }: ConcurrencySettings): Concu
 
 const WHY: Readonly<Record<LimitKind, string>> = {
   gradient:
-    "The limit follows latency: it falls when calls queue at the server, and rises when none does.",
+    "The limit follows latency: it falls when calls queue at the server, and rises when none does. Now and then it is halved for a moment, to measure a call without a queue.",
   aimd: "The limit rises while calls are answered, and falls by 30 % when one is refused or takes 2 s.",
   fixed: "The limit is a number, which does not follow what the server can take.",
   none: `Without a limit all ${CALLERS} callers call at once.`,
 };
 
-/** Says what happened, and why. */
+/** Says what happened, and why: a line for each part of the run. */
 export function inWords(
   { limit, server, numbers }: ConcurrencySettings,
   run: ConcurrencyRun,
@@ -195,7 +195,8 @@ export function inWords(
     const takes = `A call takes ${Math.round(latencyMs)} ms, ${Math.round(answered)} of about ${Math.round(capacity)} possible calls a second are answered${failed >= 0.5 ? `, and ${Math.round(failed)} fail` : ""}.`;
     return [`${has}${goes}`, queueWords(rest - workers, server), takes].filter(Boolean).join(" ");
   });
-  return [WHY[limit], `A call without a queue takes ${numbers.serviceMs} ms.`, ...parts].join(" ");
+  const why = `${WHY[limit]} A call without a queue takes ${numbers.serviceMs} ms.`;
+  return [why, ...parts].join("\n");
 }
 
 function queueWords(more: number, server: ServerKind): string {
