@@ -29,14 +29,19 @@ import { type Answer, AT_ONCE, type Store } from "../stores/store.ts";
 import type { Receipts } from "./grants.ts";
 import { type DrawnPermits, PermitBuffer, permitsOf, receiptsOf } from "./permit-buffer.ts";
 import { PermitLink } from "./permit-link.ts";
-import { NO, type PermitRequest } from "./permit-request.ts";
-import { Refill, type RefillHost } from "./refill.ts";
+import { isGranted, NO, type PermitRequest, reserving } from "./permit-request.ts";
 import { type RefillOptions, RefillSize } from "./refill-size.ts";
 import type { Parts } from "./remote-options.ts";
 import { RemoteWaiter } from "./remote-waiter.ts";
 import type { ThrowWhenUnavailable } from "./strategy.ts";
 
-export class Prefetcher extends PermitLink implements RefillHost {
+/** The request for chunks that are fetched together. In its batch it stands once for each. */
+interface Refill extends PermitRequest {
+  /** Given up: permits that its replies still grant return to the store. */
+  gone: boolean;
+}
+
+export class Prefetcher extends PermitLink {
   readonly #maxAge: number;
   readonly #size: RefillSize;
   readonly #buffer = new PermitBuffer();
@@ -44,6 +49,7 @@ export class Prefetcher extends PermitLink implements RefillHost {
   #ready = 0;
   /** `take` fetches the next refill when the buffer holds no more than this; -1: never. */
   #low = -1;
+  /** The refill that is under way. */
   #refill: Refill | undefined;
   /** The reach of the last refill that was cut short: other callers have reserved up to there. */
   #cutAt = -Infinity;
@@ -101,8 +107,8 @@ export class Prefetcher extends PermitLink implements RefillHost {
       isServing = isServing && this.#serve(request);
       return !isServing;
     });
-    const all = left.filter((request) => !(request instanceof Refill));
-    for (const request of left) if (request instanceof Refill) all.push(request);
+    const all = left.filter((request) => request !== this.#refill);
+    for (const request of left) if (request === this.#refill) all.push(request);
     if (left.length < requests.length) all.push(...this.#nextRefill());
     return all.length === 0 ? all : super.prepare(all);
   }
@@ -225,25 +231,48 @@ export class Prefetcher extends PermitLink implements RefillHost {
     const { permits, chunk } = this.#sizes;
     const chunks = chunk > 0 ? Math.floor((permits - this.#buffer.left) / chunk) : 0;
     if (chunks <= 0) return [];
-    const amount = this.parts.policyState.amount(chunk);
-    const longest = reach - now;
-    const refill = new Refill(this, { chunks, permits: chunk, amount, longest, reach });
+    const refill = this.#refillOf(chunks, chunk, reach, reach - now);
     this.#refill = refill;
     return Array.from({ length: chunks }, () => refill);
   }
 
-  arrived({ plan: { permits } }: Refill, { wait, receipts }: Answer, sentAt: number): void {
-    const due = this.parts.queue.dueAt(wait, sentAt);
-    this.#buffer.add({ due, receipts, size: permits, left: permits });
-  }
-
-  ended({ isCut, gone, plan }: Refill): void {
-    this.#refill = undefined;
-    if (isCut) this.#cutAt = plan.reach;
-    if (gone) return;
-    this.#ready = 0;
-    this.#fetch();
-    this.#arm();
+  #refillOf(chunks: number, permits: number, reach: number, longest: number): Refill {
+    const amount = this.parts.policyState.amount(permits);
+    let open = chunks;
+    let isCut = false;
+    const lost = () => {
+      refill.gone = true;
+      this.#refill = undefined;
+      this.#cutAt = reach;
+    };
+    const refill: Refill = {
+      gone: false,
+      // a chunk that was sent may have been granted already: a second request would grant it twice
+      isRepeatable: false,
+      toStore: (_late, last) => reserving(amount, longest, 0, last),
+      takenBy: (answer) => (isGranted(answer) ? amount : 0),
+      answer: (answer, sentAt) => {
+        if (isGranted(answer)) {
+          const due = this.parts.queue.dueAt(answer.wait, sentAt);
+          this.#buffer.add({ due, receipts: answer.receipts, size: permits, left: permits });
+        } else {
+          isCut = true;
+        }
+        open -= 1;
+        if (open > 0) return;
+        this.#refill = undefined;
+        if (isCut) this.#cutAt = reach;
+        this.#ready = 0;
+        this.#fetch();
+        this.#arm();
+      },
+      returnToStore: (answer) => {
+        if (isGranted(answer)) super.returnToStore(amount, answer).catch(() => {});
+      },
+      fail: lost,
+      delayed: lost,
+    };
+    return refill;
   }
 
   /** Returns the buffered permits in excess of that number to the store, the latest first. */
