@@ -24,7 +24,7 @@ import { decodeNotes, decodeStanding, encodeBatchId, REPEATED } from "./answers.
 import { explain, LIMITER_STATE } from "./explain.ts";
 import type { LuaTwin } from "./lua-twin.ts";
 import { onePerClient } from "./per-client.ts";
-import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
+import { callScript, isCrossSlot, type Script, type ScriptRunner } from "./script-runner.ts";
 import { combinedScriptFor } from "./scripts.ts";
 
 /** The most limiters in a call: the server runs nothing else while a script runs. */
@@ -128,7 +128,7 @@ export class RedisCombiningStore implements CombiningStore {
       },
       (error: unknown) => {
         numbers.release();
-        const isScattered = /CROSSSLOT|same slot/.test(String(error));
+        const isScattered = isCrossSlot(error);
         if (isScattered) this.#hasSlots = true;
         for (const request of batch) {
           // the keys of different requests may be in different slots

@@ -1,7 +1,7 @@
 import { show } from "../../ground/check.ts";
 import { atEndOfTick } from "../../ground/end-of-tick.ts";
 import { onePerClient } from "./per-client.ts";
-import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
+import { callScript, isCrossSlot, type Script, type ScriptRunner } from "./script-runner.ts";
 
 /** A script for one key, and the same script for several keys. */
 export interface KeyScript {
@@ -85,7 +85,7 @@ export class ScriptCoalescer {
     this.#call(first.script.many, keys, shareArguments(pending)).then(
       (replies) => settleAll(pending, replies),
       (error: unknown) => {
-        if (/CROSSSLOT|same slot/.test(String(error))) {
+        if (isCrossSlot(error)) {
           this.#apart = true;
           for (const each of pending) this.#sendAlone(each);
         } else {
