@@ -22,7 +22,8 @@ const equivalentIn: Readonly<Record<string, Readonly<Record<string, readonly str
 /** The tests of each room. */
 const testsOf = {
   "src/algorithms": /^test\/(algorithms\/|local\/rate-limiter|queue\/strict)/,
-  "src/queue": /^test\/(queue\/|local\/|concurrency\/(limiter|slots)\.|remote\/grant-queue)/,
+  "src/queue":
+    /^test\/(queue\/|local\/|keyed\/|concurrency\/(limiter|slots)\.|adapters\/p-queue\/paced-queue)/,
   "src/fair": /^test\/fair\//,
   "src/combine": /^test\/combine\//,
   "gateway/src/pipeline": /^gateway\/test\/[^/]+$/,

@@ -86,7 +86,7 @@ class UvuRunner {
 
   async dryRun() {
     await this.#run();
-    const { mutantCoverage } = shared;
+    const { mutantCoverage = { static: {}, perTest: {} } } = shared;
     // A mutant that some test reaches needs no process of its own, also if it is reached while the files are loaded.
     for (const reached of Object.values(mutantCoverage.perTest)) {
       for (const mutant of Object.keys(reached)) delete mutantCoverage.static[mutant];

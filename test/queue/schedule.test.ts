@@ -8,13 +8,21 @@ import { suite } from "../support/suite.ts";
 const test = suite("schedule");
 
 class Caller extends Waiter {
-  override readonly deadline: number;
-  override readonly awaited: boolean;
+  readonly #deadline: number;
+  readonly #awaited: boolean;
 
   constructor(deadline = Infinity, awaited = true) {
     super(0, 1);
-    this.deadline = deadline;
-    this.awaited = awaited;
+    this.#deadline = deadline;
+    this.#awaited = awaited;
+  }
+
+  override get deadline(): number {
+    return this.#deadline;
+  }
+
+  override get awaited(): boolean {
+    return this.#awaited;
   }
 
   override release(): void {}

@@ -87,14 +87,17 @@ order("a tryAcquire at the very instant of the head comes after it", async () =>
   assert.equal([first.at, refused], [100, true]);
 });
 
-order("an estimate counts all who wait, also after those that it counted before have gone", async () => {
-  const { clock, limiter, acquire } = started();
-  acquire();
-  assert.is(limiter.peek().waitMs, 200);
-  await clock.advance(100);
-  acquire();
-  assert.is(limiter.peek().waitMs, 200);
-});
+order(
+  "an estimate counts all who wait, also after those that it counted before have gone",
+  async () => {
+    const { clock, limiter, acquire } = started();
+    acquire();
+    assert.is(limiter.peek().waitMs, 200);
+    await clock.advance(100);
+    acquire();
+    assert.is(limiter.peek().waitMs, 200);
+  },
+);
 
 order("an estimate counts a caller that came after the last one was refused", async () => {
   const { clock, limiter, acquire } = started();

@@ -156,6 +156,14 @@ debts("each window pays back its limit", () => {
   }
 });
 
+debts("a request waits for no more windows than the debt takes", () => {
+  const policy = epoch(3, 10);
+  const state = started(policy);
+  algorithm.take(policy, state, 0, 5);
+  assert.is(algorithm.earliest(policy, state, 0, 1), 10 * SECOND);
+  assert.is(algorithm.earliest(policy, state, 0, 2), 20 * SECOND);
+});
+
 debts("quotients that are off by one are corrected", () => {
   const cases: [limit: number, used: number, permits: number, windows: number][] = [];
   for (const limit of [0.1, 0.3, 0.7, 1.1, 3.3, 1e-3]) {
