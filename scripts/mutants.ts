@@ -23,7 +23,7 @@ const equivalentIn: Readonly<Record<string, Readonly<Record<string, readonly str
 const testsOf = {
   "src/algorithms": /^test\/(algorithms\/|local\/rate-limiter|queue\/strict)/,
   "src/queue":
-    /^test\/(queue\/|local\/|keyed\/|concurrency\/(limiter|slots)\.|adapters\/p-queue\/paced-queue)/,
+    /^test\/(queue|local|keyed|api|algorithms\/gcra|adapters\/pace)\/|^test\/(concurrency\/(limiter|slots)|adapters\/p-queue\/paced-queue)\./,
   "src/fair": /^test\/fair\//,
   "src/combine": /^test\/combine\//,
   "gateway/src/pipeline": /^gateway\/test\/[^/]+$/,

@@ -1,6 +1,6 @@
 import * as assert from "uvu/assert";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
-import { algorithms, share } from "../../src/algorithms/index.ts";
+import { algorithms, share, writePolicies } from "../../src/algorithms/index.ts";
 import {
   fixedWindow,
   gcra,
@@ -86,6 +86,17 @@ shares("a warming-up limiter stores a share of the permits, and warms up for as 
   assert.equal([quarter.threshold, quarter.max], [policy.threshold / 4, policy.max / 4]);
   assert.is(quarter.coolDown * quarter.max, policy.coolDown * policy.max);
   assert.is(quarter.slope, policy.slope * 16);
+});
+
+shares("a limit under a key of the store is written with the index of the key", () => {
+  const policies = [
+    fixedWindow({ limit: 3, windowMs: 1000 }),
+    gcra({ limit: 5, periodMs: 1000 }),
+    gcra({ limit: 5, periodMs: 1000, burst: 1 }),
+    slidingLog({ limit: 7, windowMs: 1000 }),
+  ];
+  const text = writePolicies(policies, [1, 2, 3, undefined]);
+  assert.is(text, "f$3@1 1000\ng$5@2 $5@2 1000\ng2 $5@3 1000\nl7 1000");
 });
 
 shares.run();

@@ -31,6 +31,8 @@ const rows: readonly (readonly [string, Policy, Policy, readonly string[]])[] = 
   ["a log behind a fixed window", log(10, 1), fixed(6, 60), []],
   ["a sliding window holds its limit in all buckets but one", log(10, 1), sliding(10, 2), ["a"]],
   ["a sliding window of one bucket is a fixed window", log(10, 1), sliding(6, 2, 1), []],
+  ["and may hold it twice in a longer time", log(19, 1.9), sliding(10, 2), []],
+  ["one bucket touches one window more", log(12, 1), sliding(6, 2, 1), ["a"]],
   ["a shorter window that never grants so many", log(1, 1), log(60, 60), ["b"]],
   ["a shorter window that may bind", log(1, 1), log(59, 60), []],
   ["on one grid a minute is sixty seconds", fixed(1, 1), fixed(60, 60), ["b"]],
@@ -59,7 +61,10 @@ test("create warns once for the same numbers, with the numbers and the fix", asy
   assert.is(warnings.length, 1);
   const [{ name, message } = new Error("none")] = warnings;
   assert.is(name, "SmoothLimiterWarning");
-  assert.match(message, /"second" \(12 in 1000 ms\).*"minute" \(7 in 60000 ms\).*at most 7 .*out/);
+  assert.match(
+    message,
+    /"second" \(12 in 1000 ms\).*"minute" \(7 in 60000 ms\).*at most 7 through in 1000 ms\. Leave .*out/,
+  );
 });
 
 test("without a process object no warning is reported, and creation succeeds", () => {
