@@ -26,10 +26,10 @@ import {
   checkText,
   show,
 } from "./ground/check.ts";
-import { chain } from "./ground/maybe.ts";
+import { chain } from "./ground/maybe-promise.ts";
 import { KeyBudget } from "./key-budget.ts";
-import type { RuleContext } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
+import type { RuleContext } from "./rule-limiters.ts";
 import { ALGORITHMS, checkAlgorithms, type RuleAlgorithms } from "./rules/algorithms.ts";
 import { type Costs, checkCosts, guardedCost } from "./rules/cost.ts";
 import type { RulesEvent, WhenSourceGone } from "./sources/live-rules.ts";

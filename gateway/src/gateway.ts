@@ -1,10 +1,10 @@
 import type { Report } from "./actors/guarded.ts";
 import { checkGatewayOptions, type GatewayOptions } from "./gateway-options.ts";
 import { checkOptions, checkText, show } from "./ground/check.ts";
-import { chain } from "./ground/maybe.ts";
-import { type RuleContext, unixMs } from "./limits.ts";
+import { chain } from "./ground/maybe-promise.ts";
 import { Pipeline } from "./pipeline/pipeline.ts";
 import type { GatewayRequest } from "./request.ts";
+import { type RuleContext, unixMs } from "./rule-limiters.ts";
 import { readRules } from "./rules/read-rules.ts";
 import type { RefusingRule, Rule } from "./rules/rule.ts";
 import type { UrlRules } from "./rules/schema.ts";
@@ -128,8 +128,8 @@ class RuledGateway implements Gateway {
       read,
       apply: (rules) => {
         this.#set = new RuleSet(rules, context, this.#set);
-        const { permits, places } = this.#set.active;
-        this.#stats.follow([...permits, ...places].map((each) => each.rule.name));
+        const { permits, slots } = this.#set.active;
+        this.#stats.follow([...permits, ...slots].map((each) => each.rule.name));
       },
       // a listener that fails must not stop the rules
       report: (event) => void (async () => listen(event))().catch(() => {}),

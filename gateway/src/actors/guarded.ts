@@ -6,7 +6,7 @@
  */
 import { type Clock, systemClock } from "smooth-limiter";
 import { show } from "../ground/check.ts";
-import { isThenable, type Maybe } from "../ground/maybe.ts";
+import { isThenable, type MaybePromise } from "../ground/maybe-promise.ts";
 import { type Deadline, within } from "../ground/within.ts";
 import type { GatewayRequest } from "../request.ts";
 import { type Actor, isOwnActor } from "./actor.ts";
@@ -24,7 +24,7 @@ export type GuardedCall<T, Rest extends readonly unknown[] = readonly []> = (
   request: GatewayRequest,
   report?: Report,
   ...rest: Rest
-) => Maybe<T | undefined>;
+) => MaybePromise<T | undefined>;
 
 /** The deadline is that of the function's promise. */
 export interface GuardOptions<T> extends Deadline {

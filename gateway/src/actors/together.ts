@@ -1,5 +1,5 @@
 /** Actors that count by several values together: `actor: [device, { header: x-user }]`. */
-import { all, chain } from "../ground/maybe.ts";
+import { all, chain } from "../ground/maybe-promise.ts";
 import type { GuardedActor } from "./guarded.ts";
 
 /** Stands between the names of the actors, and between their values. */

@@ -7,7 +7,7 @@ import {
   checkText,
   show,
 } from "../ground/check.ts";
-import type { Maybe } from "../ground/maybe.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { CheckResult } from "./checker.ts";
 import { DIALECTS, type Dialect, type Field, reportedViolations, seconds } from "./fields.ts";
@@ -39,7 +39,7 @@ export interface AnswerOptions {
    * answer: (usual) => ({ ...usual, body: "slow down" })
    */
   readonly answer?:
-    | ((usual: Answer, verdict: CheckResult, request: GatewayRequest) => Maybe<Answer>)
+    | ((usual: Answer, verdict: CheckResult, request: GatewayRequest) => MaybePromise<Answer>)
     | undefined;
 }
 

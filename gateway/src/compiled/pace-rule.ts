@@ -4,10 +4,10 @@ import { overrideOf } from "../actors/actor-value.ts";
 import type { Report } from "../actors/guarded.ts";
 import { keyOfActor } from "../actors/key.ts";
 import type { Pace } from "../answers/checker.ts";
-import type { Maybe } from "../ground/maybe.ts";
-import type { RuleContext } from "../limits.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
 import type { PaceLimit } from "../pipeline/limit.ts";
 import type { GatewayRequest } from "../request.ts";
+import type { RuleContext } from "../rule-limiters.ts";
 import type { RateNumbers, RateRule } from "../rules/rule.ts";
 import { CompiledRule } from "./rule.ts";
 
@@ -41,7 +41,7 @@ export class PaceRule extends CompiledRule<RateRule> implements PaceLimit {
     );
   }
 
-  pace(request: GatewayRequest, report?: Report): Maybe<Pace | undefined> {
+  pace(request: GatewayRequest, report?: Report): MaybePromise<Pace | undefined> {
     const { actor, bytesPerSecond, afterBytes } = this.rule;
     if (actor === undefined) {
       // each response has the rate for itself

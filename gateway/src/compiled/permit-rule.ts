@@ -1,9 +1,9 @@
 import type { ActorValue } from "../actors/actor-value.ts";
 import type { Report } from "../actors/guarded.ts";
-import { chain, type Maybe } from "../ground/maybe.ts";
-import { Limits, type RuleContext, type RulePolicies, unixMs } from "../limits.ts";
+import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { Charge, PermitLimit } from "../pipeline/limit.ts";
 import type { GatewayRequest } from "../request.ts";
+import { type RuleContext, RuleLimiters, type RulePolicies, unixMs } from "../rule-limiters.ts";
 import type { GuardedCost } from "../rules/cost.ts";
 import type { RequestRule as Rule } from "../rules/rule.ts";
 import { CompiledRule } from "./rule.ts";
@@ -12,7 +12,7 @@ import { RuleCharge } from "./rule-charge.ts";
 /** A rule for requests per time that is in force, with its limiters. */
 export class PermitRule extends CompiledRule<Rule> implements PermitLimit<Rule> {
   readonly longestWaitMs: number;
-  readonly limits: Limits;
+  readonly limits: RuleLimiters;
   readonly costBy: GuardedCost | undefined;
   /** Whether there is nothing to do but to ask the limiter. */
   readonly #isPlain: boolean;
@@ -27,7 +27,7 @@ export class PermitRule extends CompiledRule<Rule> implements PermitLimit<Rule> 
     super(rule, context);
     const isShadow = rule.mode === "shadow";
     this.longestWaitMs = policies.isLine && !isShadow ? Infinity : 0;
-    this.limits = new Limits(policies, context, before?.limits);
+    this.limits = new RuleLimiters(policies, context, before?.limits);
     this.costBy = rule.costBy === undefined ? undefined : context.costs.get(rule.costBy);
     const all = [policies.own, ...policies.overrides.values()];
     this.#isOnCalendar = all.some(({ calendar }) => calendar !== undefined);
@@ -41,7 +41,7 @@ export class PermitRule extends CompiledRule<Rule> implements PermitLimit<Rule> 
     this.#hasFixedCost = Object.keys(rule.costs).length === 0;
   }
 
-  charge(request: GatewayRequest, report?: Report): Maybe<Charge<Rule> | undefined> {
+  charge(request: GatewayRequest, report?: Report): MaybePromise<Charge<Rule> | undefined> {
     return this.resolve(request, report, this.#chargeFor);
   }
 
@@ -50,7 +50,7 @@ export class PermitRule extends CompiledRule<Rule> implements PermitLimit<Rule> 
     actor: ActorValue,
     request: GatewayRequest,
     report: Report | undefined,
-  ): Maybe<Charge<Rule> | undefined> => {
+  ): MaybePromise<Charge<Rule> | undefined> => {
     const stated = this.#costOf(request.method);
     if (this.costBy === undefined) return this.#chargeOf(actor, stated);
     return chain(this.costBy.estimate(request, report), (cost = stated) =>

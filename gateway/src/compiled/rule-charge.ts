@@ -6,10 +6,10 @@ import { type Clock, type Decision, type Limiter, systemClock } from "smooth-lim
 import type { ActorValue } from "../actors/actor-value.ts";
 import type { Report } from "../actors/guarded.ts";
 import { counts } from "../answers/counted.ts";
-import { chain, type Maybe, settled } from "../ground/maybe.ts";
-import { type Limits, unixMs } from "../limits.ts";
+import { chain, ignoreFailure, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { Answered, Charge } from "../pipeline/limit.ts";
 import type { GatewayRequest } from "../request.ts";
+import { type RuleLimiters, unixMs } from "../rule-limiters.ts";
 import type { GuardedCost } from "../rules/cost.ts";
 import type { RequestRule } from "../rules/rule.ts";
 import { stated } from "../verdict.ts";
@@ -18,7 +18,7 @@ import { stated } from "../verdict.ts";
 interface ChargedRule {
   readonly rule: RequestRule;
   readonly longestWaitMs: number;
-  readonly limits: Limits;
+  readonly limits: RuleLimiters;
   /** Computes the cost of a request; undefined if the rule states it. */
   readonly costBy: GuardedCost | undefined;
 }
@@ -50,7 +50,7 @@ export class RuleCharge implements Charge<RequestRule> {
     this.#clock = clock;
   }
 
-  closed(): Maybe<Decision | undefined> {
+  closed(): MaybePromise<Decision | undefined> {
     const { limits, costBy, rule } = this.limit;
     const isPossible = costBy === undefined || limits.fits(this.#counted, this.cost);
     if (this.limiter === undefined || !isPossible) {
@@ -80,13 +80,13 @@ export class RuleCharge implements Charge<RequestRule> {
   }
 
   /** Blocks the actor if it has used up the limit for good. */
-  refused(decision: Decision): Maybe<Decision | undefined> {
+  refused(decision: Decision): MaybePromise<Decision | undefined> {
     const { blocks, inFlight } = this.limit.limits;
     if (blocks === undefined) return undefined;
     // permits of requests that are being answered may yet be given back
     if (decision.remaining + inFlight.permitsOf(this.#key) >= this.cost) return undefined;
     return chain(
-      settled(() => blocks.begin(this.#key)),
+      ignoreFailure(() => blocks.begin(this.#key)),
       (block) => {
         // after a failure the limit itself still refuses it
         if (block === undefined) return undefined;
@@ -95,7 +95,7 @@ export class RuleCharge implements Charge<RequestRule> {
         // after the block the actor starts with a full limit
         return begins
           ? chain(
-              settled(() => this.limiter?.reset()),
+              ignoreFailure(() => this.limiter?.reset()),
               () => blocked,
             )
           : blocked;
@@ -106,7 +106,7 @@ export class RuleCharge implements Charge<RequestRule> {
   /** Gives permits back, or takes more, when the request has been answered. */
   passed(
     { resetMs }: Decision,
-    _undo: () => Maybe<void>,
+    _undo: () => MaybePromise<void>,
     request: GatewayRequest,
     report: Report | undefined,
   ): Answered | undefined {
@@ -130,7 +130,7 @@ export class RuleCharge implements Charge<RequestRule> {
           if (actual > cost) return limiter?.charge(actual - cost);
           return actual < cost && !isGone ? limiter?.refund(cost - actual) : undefined;
         });
-      void settled(settle);
+      void ignoreFailure(settle);
     };
   }
 

@@ -1,11 +1,11 @@
 import type { ActorValue } from "../actors/actor-value.ts";
 import { exemption } from "../actors/exemption.ts";
 import type { GuardedActor, Report } from "../actors/guarded.ts";
-import type { Maybe } from "../ground/maybe.ts";
-import type { RuleContext } from "../limits.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
 import { isHost } from "../match/host.ts";
 import { certainlyBelow } from "../match/pattern.ts";
 import type { GatewayRequest } from "../request.ts";
+import type { RuleContext } from "../rule-limiters.ts";
 import type { AnyRule } from "../rules/rule.ts";
 
 /** Goes on with the value by which a rule counts a request. */
@@ -13,7 +13,7 @@ type Resolved<T> = (
   actor: ActorValue,
   request: GatewayRequest,
   report: Report | undefined,
-) => Maybe<T>;
+) => MaybePromise<T>;
 
 /** What a rule for all requests together counts by. */
 const ALL: ActorValue = { value: "", isOwn: true };
@@ -67,7 +67,7 @@ export abstract class CompiledRule<R extends AnyRule = AnyRule> {
     request: GatewayRequest,
     report: Report | undefined,
     go: Resolved<T>,
-  ): Maybe<T | undefined> {
+  ): MaybePromise<T | undefined> {
     const value = this.#actor?.(request, report);
     return value instanceof Promise
       ? value.then((later) => this.#with(later, request, report, go))
@@ -79,7 +79,7 @@ export abstract class CompiledRule<R extends AnyRule = AnyRule> {
     request: GatewayRequest,
     report: Report | undefined,
     go: Resolved<T>,
-  ): Maybe<T | undefined> {
+  ): MaybePromise<T | undefined> {
     if (value) {
       if (this.#isExempt(value, request)) return undefined;
       return go({ value, isOwn: true }, request, report);

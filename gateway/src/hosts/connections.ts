@@ -1,4 +1,4 @@
-/** Limits how many requests of one actor are in progress at once: nginx's `limit_conn`. */
+/** RuleLimiters how many requests of one actor are in progress at once: nginx's `limit_conn`. */
 import { type AdaptiveLimit, type Clock, systemClock } from "smooth-limiter";
 import type { Actor } from "../actors/actor.ts";
 import { fromAddress } from "../actors/address.ts";
@@ -15,13 +15,13 @@ import {
   checkOptions,
   wholeAtLeastOne,
 } from "../ground/check.ts";
-import { chain, type Maybe } from "../ground/maybe.ts";
-import { LearnedPlaces } from "../learned-places.ts";
-import { type CountedPlace, enterPlace, lookAtPlace } from "../pipeline/counted-place.ts";
-import type { PlaceLimit } from "../pipeline/limit.ts";
+import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
+import { LearnedSlots } from "../learned-slots.ts";
+import { type CountedSlot, enterSlot, lookAtSlot } from "../pipeline/counted-slot.ts";
+import type { SlotLimit } from "../pipeline/limit.ts";
 import { OneLimit } from "../pipeline/one-limit.ts";
-import { LeasedPlaces, OwnPlaces, type Places, type SharedPlaces } from "../places.ts";
 import type { GatewayRequest } from "../request.ts";
+import { LeasedSlots, OwnSlots, type SharedSlots, type Slots } from "../slots.ts";
 import type { CountedRule } from "../verdict.ts";
 
 export interface ConnectionsOptions {
@@ -42,7 +42,7 @@ export interface ConnectionsOptions {
   /** The name in refusals: printable ASCII. Default "connections". */
   readonly name?: string | undefined;
   /**
-   * How long a request holds its place at most, ms, above 0. Default Infinity: until it is over. A
+   * How long a request holds its slot at most, ms, above 0. Default Infinity: until it is over. A
    * last resort for servers that do not report the end of a request: give a time that no request of
    * yours needs. A longer request goes on, but is no longer counted.
    */
@@ -55,7 +55,7 @@ export interface ConnectionsOptions {
    * @param key the actor's key, a hash
    * @param limit the limit
    */
-  readonly limiter?: ((key: string, limit: number) => SharedPlaces) | undefined;
+  readonly limiter?: ((key: string, limit: number) => SharedSlots) | undefined;
   /** The clock for `maxAgeMs` and `actorTimeoutMs`, for tests. Default: the system's clock. */
   readonly clock?: Clock | undefined;
 }
@@ -73,7 +73,7 @@ const OPTIONS: readonly (keyof ConnectionsOptions)[] = [
 
 /**
  * Creates a filter that limits how many requests of each actor are in progress at once, in this
- * process or, with `limiter`, in all. A request beyond the limit is refused; it does not wait. A place
+ * process or, with `limiter`, in all. A request beyond the limit is refused; it does not wait. A slot
  * becomes free when the request is over, its socket closes or its HTTP/2 stream closes, whichever comes
  * first, whether or not the response body was read; after `maxAgeMs` at the latest. If the server does not report the
  * end of a request, the request is counted for `maxAgeMs`; without `maxAgeMs` it is not counted.
@@ -98,31 +98,34 @@ export function limitConnections(
   checkName(name);
   checkNumber("maxAgeMs", maxAgeMs, aboveZeroOrInfinity);
   checkClock(clock);
-  const { places, placeFor } =
+  const { slots, slotFor } =
     typeof limit === "object"
       ? allTogether(limit, options, clock)
       : byActor(checkNumber("limit", limit, wholeAtLeastOne), options, clock);
   const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
-  const countedFor = (request: GatewayRequest, report?: Report): Maybe<CountedPlace<CountedRule>> =>
-    chain(placeFor(request, report), (place) => ({ rule, maxAgeMs, ...place }));
-  const place: PlaceLimit = {
+  const countedFor = (
+    request: GatewayRequest,
+    report?: Report,
+  ): MaybePromise<CountedSlot<CountedRule>> =>
+    chain(slotFor(request, report), (slot) => ({ rule, maxAgeMs, ...slot }));
+  const slot: SlotLimit = {
     rule,
     turn: 0,
     endsByItself: maxAgeMs < Infinity,
     enter: (request, report) =>
-      chain(countedFor(request, report), (asked) => enterPlace(places, asked)),
-    look: (request) => chain(countedFor(request), (asked) => lookAtPlace(places, asked)),
+      chain(countedFor(request, report), (asked) => enterSlot(slots, asked)),
+    look: (request) => chain(countedFor(request), (asked) => lookAtSlot(slots, asked)),
   };
-  return new OneLimit({ places: [place] });
+  return new OneLimit({ slots: [slot] });
 }
 
 /** Where requests are counted, and what each of them takes. */
 interface Counting {
-  readonly places: Places;
-  placeFor(
+  readonly slots: Slots;
+  slotFor(
     request: GatewayRequest,
     report?: Report,
-  ): Maybe<Omit<CountedPlace<CountedRule>, "rule" | "maxAgeMs">>;
+  ): MaybePromise<Omit<CountedSlot<CountedRule>, "rule" | "maxAgeMs">>;
 }
 
 function byActor(limit: number, options: ConnectionsOptions, clock: Clock): Counting {
@@ -134,11 +137,11 @@ function byActor(limit: number, options: ConnectionsOptions, clock: Clock): Coun
   if (limiter !== undefined) checkFunction("limiter", limiter);
   const safeActor = guarded("the actor of limitConnections", actor, actorTimeoutMs, clock);
   return {
-    places:
+    slots:
       limiter === undefined
-        ? new OwnPlaces(clock)
-        : new LeasedPlaces((key, most) => limiter(keyOf(key, "global"), most), clock),
-    placeFor: (request, report) =>
+        ? new OwnSlots(clock)
+        : new LeasedSlots((key, most) => limiter(keyOf(key, "global"), most), clock),
+    slotFor: (request, report) =>
       chain(safeActor(request, report), (value) => {
         const key = localKey(value, address, request);
         return { actor: key, key, limit };
@@ -154,13 +157,13 @@ function allTogether(limit: AdaptiveLimit, options: ConnectionsOptions, clock: C
   if (ofActors !== undefined) {
     throw new TypeError(`an adaptive limit counts all requests together: leave out ${ofActors}`);
   }
-  const places = new LearnedPlaces(limit, clock);
+  const slots = new LearnedSlots(limit, clock);
   return {
-    places,
-    placeFor: (request) => ({
+    slots,
+    slotFor: (request) => ({
       actor: "all",
       key: "all",
-      limit: places.limit,
+      limit: slots.limit,
       onAnswered: request.onAnswered?.bind(request),
     }),
   };

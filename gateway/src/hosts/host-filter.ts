@@ -14,7 +14,7 @@ import {
 import type { Checker, CheckResult, Pace } from "../answers/checker.ts";
 import { fieldsOf } from "../answers/fields.ts";
 import { checkOptions, show } from "../ground/check.ts";
-import { isThenable, type Maybe } from "../ground/maybe.ts";
+import { isThenable, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { Host, HostRequest, Passage } from "./host.ts";
 import { warnOfSecondUse } from "./second-use.ts";
@@ -23,7 +23,7 @@ import { warnOfSecondUse } from "./second-use.ts";
 interface Seen {
   readonly checker: Checker;
   readonly request: GatewayRequest;
-  readonly verdict: Maybe<CheckResult>;
+  readonly verdict: MaybePromise<CheckResult>;
   readonly before: Seen | undefined;
 }
 
@@ -49,7 +49,7 @@ export interface HostOptions extends AnswerOptions {
    */
   readonly onError?:
     | OnError
-    | ((error: unknown, request: GatewayRequest) => Maybe<OnError>)
+    | ((error: unknown, request: GatewayRequest) => MaybePromise<OnError>)
     | undefined;
 }
 
@@ -79,7 +79,7 @@ export class HostFilter<Call, Result = void> {
   readonly #host: Host<Call, Result>;
   readonly #checker: Checker;
   readonly #style: AnswerStyle;
-  readonly #onError: OnError | ((error: unknown, request: GatewayRequest) => Maybe<OnError>);
+  readonly #onError: OnError | ((error: unknown, request: GatewayRequest) => MaybePromise<OnError>);
   /** Receives errors that do not change the action. */
   readonly #report: ((error: unknown, request: GatewayRequest) => void) | undefined;
   readonly #isLimit: boolean;
@@ -114,7 +114,7 @@ export class HostFilter<Call, Result = void> {
    * Decides about a request and has the host carry the decision out: at once, if the filter decides at once.
    * Throws, or rejects with, only errors of the host, and of what it calls when the request passes.
    */
-  serve(call: Call): Maybe<Result> {
+  serve(call: Call): MaybePromise<Result> {
     const action = this.#ask(call, this.#host.request(call));
     if (!(action instanceof Promise)) return this.#carryOut(call, action);
     return action.then(
@@ -123,13 +123,13 @@ export class HostFilter<Call, Result = void> {
     );
   }
 
-  #fail(call: Call, error: unknown): Maybe<Result> {
+  #fail(call: Call, error: unknown): MaybePromise<Result> {
     const host = this.#host;
     if (host.fail !== undefined) return host.fail(call, error);
     return this.#carryOut(call, { answer: failure() });
   }
 
-  #carryOut(call: Call, action: Action): Maybe<Result> {
+  #carryOut(call: Call, action: Action): MaybePromise<Result> {
     const host = this.#host;
     if (action === undefined || host.isAnswered(call)) return host.drop(call);
     return action.answer === undefined ? host.pass(call, action) : host.answer(call, action.answer);
@@ -139,7 +139,7 @@ export class HostFilter<Call, Result = void> {
    * Asks the filter. Never throws; rejects if `onError` throws. A request that is over is neither
    * counted nor served: its client's address may be unknown by now.
    */
-  #ask(call: Call, request: HostRequest): Maybe<Action> {
+  #ask(call: Call, request: HostRequest): MaybePromise<Action> {
     if (request.isOver) return undefined;
     try {
       const verdict = this.#check(request, request.carrier);
@@ -155,7 +155,7 @@ export class HostFilter<Call, Result = void> {
   /**
    * Counts a request once if the filter is mounted twice: the second call repeats the first result.
    */
-  #check(request: GatewayRequest, carrier: { [SEEN]?: Seen }): Maybe<CheckResult> {
+  #check(request: GatewayRequest, carrier: { [SEEN]?: Seen }): MaybePromise<CheckResult> {
     const before = carrier[SEEN];
     for (let seen = before; seen !== undefined; seen = seen.before) {
       const { url, method } = seen.request;
@@ -174,7 +174,7 @@ export class HostFilter<Call, Result = void> {
     return verdict;
   }
 
-  #rule(verdict: CheckResult, call: Call, request: HostRequest): Maybe<Action> {
+  #rule(verdict: CheckResult, call: Call, request: HostRequest): MaybePromise<Action> {
     const { dialects, status, answer } = this.#style;
     if (this.#isLimit && verdict.outcomes.length > 0) this.#attach(verdict, call, request);
     const fields = fieldsOf(verdict, dialects);

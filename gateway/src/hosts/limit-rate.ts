@@ -1,4 +1,4 @@
-/** Limits how many bytes of a response are sent each second: nginx's `limit_rate`. */
+/** RuleLimiters how many bytes of a response are sent each second: nginx's `limit_rate`. */
 import {
   type Clock,
   KeyedLimiter,
@@ -20,7 +20,7 @@ import {
   checkOptions,
   show,
 } from "../ground/check.ts";
-import { chain, type Maybe } from "../ground/maybe.ts";
+import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { PaceLimit } from "../pipeline/limit.ts";
 import { OneLimit } from "../pipeline/one-limit.ts";
 import type { GatewayRequest } from "../request.ts";
@@ -86,7 +86,7 @@ export function limitRate(options: LimitRateOptions): Checker {
 function limiters(
   { bytesPerSecond, actor, limiter }: LimitRateOptions,
   clock: Clock,
-): (request: GatewayRequest, report?: Report) => Maybe<Limiter> {
+): (request: GatewayRequest, report?: Report) => MaybePromise<Limiter> {
   if ((bytesPerSecond === undefined) === (limiter === undefined)) {
     throw new TypeError("limitRate needs bytesPerSecond or limiter, and not both");
   }

@@ -2,7 +2,7 @@
 import type { Clock } from "smooth-limiter";
 import { detachable, type GuardedCall, guardedCall } from "../actors/guarded.ts";
 import { atLeastZero, checkNumber, checkObject, show } from "../ground/check.ts";
-import type { Maybe } from "../ground/maybe.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
 import type { GatewayRequest } from "../request.ts";
 
 /**
@@ -12,7 +12,7 @@ import type { GatewayRequest } from "../request.ts";
  * If it throws, rejects, takes longer than `actorTimeoutMs` or returns anything else, the request
  * takes one permit, and the error is reported like that of an actor.
  */
-export type CostFunction = (request: GatewayRequest) => Maybe<number>;
+export type CostFunction = (request: GatewayRequest) => MaybePromise<number>;
 
 /** A cost that is known for sure only when the request has been answered. */
 export interface SettledCost {
@@ -24,7 +24,7 @@ export interface SettledCost {
    *
    * @param status of the response; undefined if the client disconnected before there was one
    */
-  readonly settle: (request: GatewayRequest, status: number | undefined) => Maybe<number>;
+  readonly settle: (request: GatewayRequest, status: number | undefined) => MaybePromise<number>;
 }
 
 export type Cost = CostFunction | SettledCost;

@@ -5,7 +5,7 @@
 
 import type * as z from "zod";
 import { checkOptions, checkPrototype, checkText, show } from "../ground/check.ts";
-import { isThenable } from "../ground/maybe.ts";
+import { isThenable } from "../ground/maybe-promise.ts";
 import { checkAlgorithms, type RuleAlgorithms } from "./algorithms.ts";
 import { ruleOf } from "./make-rule.ts";
 import { treeOfObjects } from "./object-tree.ts";

@@ -119,7 +119,7 @@ export interface Block {
   readonly mostMs: number;
 }
 
-/** Limits requests per time. */
+/** RuleLimiters requests per time. */
 export interface RequestRule extends AnyRule, Reported, RuleNumbers {
   /** Undefined: it counts requests per time. */
   readonly quotaUnit?: undefined;
@@ -148,14 +148,14 @@ export interface RequestRule extends AnyRule, Reported, RuleNumbers {
   readonly overrides: readonly RuleOverride[];
 }
 
-/** Limits how many requests are in progress at once. */
+/** RuleLimiters how many requests are in progress at once. */
 export interface ConnectionRule extends AnyRule, Reported {
   readonly quotaUnit: "concurrent-requests";
   readonly actor: string;
   readonly cost: 1;
   /** How many requests of each actor, a whole number, 1 or more. */
   readonly connections: number;
-  /** How long a request holds its place at most, ms. Undefined: until it is over. */
+  /** How long a request holds its slot at most, ms. Undefined: until it is over. */
   readonly maxAgeMs: number | undefined;
   readonly overrides: readonly ConnectionOverride[];
 }
@@ -175,7 +175,7 @@ export interface RateNumbers {
   readonly afterBytes: number;
 }
 
-/** Limits the bytes per second of responses: of each one, or of all of an actor together. */
+/** RuleLimiters the bytes per second of responses: of each one, or of all of an actor together. */
 export interface RateRule extends AnyRule, RateNumbers {
   readonly quotaUnit: "content-bytes";
   readonly scope: "local";

@@ -1,63 +1,63 @@
-/** Counts the requests in progress: each holds a place until it leaves. */
+/** Counts the requests in progress: each holds a slot until it leaves. */
 import type { Clock } from "smooth-limiter";
-import { chain, type Maybe, settled } from "./ground/maybe.ts";
+import { chain, ignoreFailure, type MaybePromise } from "./ground/maybe-promise.ts";
 import type { GatewayRequest } from "./request.ts";
 
 /** What is needed of a `RedisConcurrencyLimiter`, or of a `ConcurrencyLimiter`. */
-export interface SharedPlaces {
-  tryAcquire(): Maybe<{ release(): Maybe<void> } | undefined>;
-  peek?(): Maybe<{ readonly active: number }>;
+export interface SharedSlots {
+  tryAcquire(): MaybePromise<{ release(): MaybePromise<void> } | undefined>;
+  peek?(): MaybePromise<{ readonly active: number }>;
   close?(): Promise<void>;
 }
 
-/** A place that a request holds. */
-export interface Place {
+/** A slot that a request holds. */
+export interface Slot {
   /** How many more were free when it was taken, as far as this process knows. */
   readonly remaining: number;
-  /** Frees the place. Does nothing if it was freed before. */
+  /** Frees the slot. Does nothing if it was freed before. */
   readonly leave: () => void;
 }
 
-/** The actor that takes the place, and the numbers in force: they may change from one request to the next. */
-export interface PlaceOptions {
+/** The actor that takes the slot, and the numbers in force: they may change from one request to the next. */
+export interface SlotOptions {
   readonly key: string;
   readonly limit: number;
-  /** How long the place is held at most, ms; Infinity: until it is left. */
+  /** How long the slot is held at most, ms; Infinity: until it is left. */
   readonly maxAgeMs: number;
   /** That of the request, where it matters how it ends. */
   readonly onAnswered?: GatewayRequest["onAnswered"];
 }
 
 /** Counts the requests of each key that are in progress. */
-export interface Places {
-  /** @returns undefined if no place is free */
-  take(options: PlaceOptions): Maybe<Place | undefined>;
-  /** Returns how many places are taken. */
-  takenOf(key: string, limit: number): Maybe<number>;
-  /** Ends all timers and connections. Later requests for a place on Redis reject. */
+export interface Slots {
+  /** @returns undefined if no slot is free */
+  take(options: SlotOptions): MaybePromise<Slot | undefined>;
+  /** Returns how many slots are taken. */
+  takenOf(key: string, limit: number): MaybePromise<number>;
+  /** Ends all timers and connections. Later requests for a slot on Redis reject. */
   close(): Promise<void>;
 }
 
 /** Counts in this process. */
-export class OwnPlaces implements Places {
+export class OwnSlots implements Slots {
   readonly #clock: Clock;
   readonly #taken = new Map<string, number>();
   /** In the order in which they were taken, so the oldest is the first. */
-  readonly #places = new Set<{ readonly key: string; readonly sinceMs: number }>();
+  readonly #slots = new Set<{ readonly key: string; readonly sinceMs: number }>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  take({ key, limit, maxAgeMs }: PlaceOptions): Place | undefined {
+  take({ key, limit, maxAgeMs }: SlotOptions): Slot | undefined {
     const nowMs = this.#clock.now();
     this.#expire(nowMs - maxAgeMs);
     const others = this.takenOf(key);
     if (others >= limit) return undefined;
     this.#taken.set(key, others + 1);
-    const place = { key, sinceMs: nowMs };
-    this.#places.add(place);
-    return { remaining: limit - others - 1, leave: () => this.#leave(place) };
+    const slot = { key, sinceMs: nowMs };
+    this.#slots.add(slot);
+    return { remaining: limit - others - 1, leave: () => this.#leave(slot) };
   }
 
   takenOf(key: string): number {
@@ -66,42 +66,42 @@ export class OwnPlaces implements Places {
 
   async close(): Promise<void> {}
 
-  /** Frees the places that were taken at this time or earlier. */
+  /** Frees the slots that were taken at this time or earlier. */
   #expire(untilMs: number): void {
-    for (const place of this.#places) {
-      if (place.sinceMs > untilMs) break;
-      this.#leave(place);
+    for (const slot of this.#slots) {
+      if (slot.sinceMs > untilMs) break;
+      this.#leave(slot);
     }
   }
 
-  #leave(place: { readonly key: string; readonly sinceMs: number }): void {
-    if (!this.#places.delete(place)) return;
-    const left = this.takenOf(place.key) - 1;
-    if (left > 0) this.#taken.set(place.key, left);
-    else this.#taken.delete(place.key);
+  #leave(slot: { readonly key: string; readonly sinceMs: number }): void {
+    if (!this.#slots.delete(slot)) return;
+    const left = this.takenOf(slot.key) - 1;
+    if (left > 0) this.#taken.set(slot.key, left);
+    else this.#taken.delete(slot.key);
   }
 }
 
 interface OpenLimiter {
-  readonly limiter: SharedPlaces;
+  readonly limiter: SharedSlots;
   requests: number;
 }
 
 /** Counts by limiters that other processes share, one for each key. */
-export class LeasedPlaces implements Places {
-  readonly #create: (key: string, limit: number) => SharedPlaces;
+export class LeasedSlots implements Slots {
+  readonly #create: (key: string, limit: number) => SharedSlots;
   readonly #clock: Clock;
   /** By limit and key: a limiter keeps the limit with which it was created. */
   readonly #open = new Map<string, OpenLimiter>();
   #isClosed = false;
 
   /** @param create creates the limiter of a key: it is closed when no request is in progress any more */
-  constructor(create: (key: string, limit: number) => SharedPlaces, clock: Clock) {
+  constructor(create: (key: string, limit: number) => SharedSlots, clock: Clock) {
     this.#create = create;
     this.#clock = clock;
   }
 
-  async take({ key, limit, maxAgeMs }: PlaceOptions): Promise<Place | undefined> {
+  async take({ key, limit, maxAgeMs }: SlotOptions): Promise<Slot | undefined> {
     const { open, end } = this.#use(key, limit);
     try {
       const lease = await open.limiter.tryAcquire();
@@ -142,19 +142,23 @@ export class LeasedPlaces implements Places {
       open.requests -= 1;
       if (open.requests > 0) return;
       this.#open.delete(id);
-      void settled(() => open.limiter.close?.());
+      void ignoreFailure(() => open.limiter.close?.());
     };
     return { open, end };
   }
 
-  #leaving(lease: { release(): Maybe<void> }, maxAgeMs: number, end: () => void): () => void {
+  #leaving(
+    lease: { release(): MaybePromise<void> },
+    maxAgeMs: number,
+    end: () => void,
+  ): () => void {
     let isHeld = true;
     const leave = () => {
       if (!isHeld) return;
       isHeld = false;
       timer?.cancel();
       void chain(
-        settled(() => lease.release()),
+        ignoreFailure(() => lease.release()),
         end,
       );
     };

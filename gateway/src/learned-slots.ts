@@ -6,9 +6,9 @@
  * ignored: clients that send requests and disconnect at once must not make the server look fast.
  */
 import { type AdaptiveLimit, type Clock, ConcurrencyLimiter } from "smooth-limiter";
-import type { Place, PlaceOptions, Places } from "./places.ts";
+import type { Slot, SlotOptions, Slots } from "./slots.ts";
 
-export class LearnedPlaces implements Places {
+export class LearnedSlots implements Slots {
   readonly #limiter: ConcurrencyLimiter;
   readonly #clock: Clock;
   /** How long the last complete request took. */
@@ -24,7 +24,7 @@ export class LearnedPlaces implements Places {
     return this.#limiter.limit;
   }
 
-  take({ maxAgeMs, onAnswered }: Omit<PlaceOptions, "key" | "limit">): Place | undefined {
+  take({ maxAgeMs, onAnswered }: Omit<SlotOptions, "key" | "limit">): Slot | undefined {
     const lease = this.#limiter.tryAcquire();
     if (lease === undefined) return undefined;
     const sinceMs = this.#clock.now();

@@ -4,53 +4,56 @@ import { type RedisClient, RedisConcurrencyLimiter } from "smooth-limiter/redis"
 import { type ActorValue, overrideOf } from "../actors/actor-value.ts";
 import type { Report } from "../actors/guarded.ts";
 import { keyOfActor } from "../actors/key.ts";
-import { type Maybe, settled } from "../ground/maybe.ts";
-import type { RuleContext } from "../limits.ts";
-import { type CountedPlace, enterPlace, lookAtPlace } from "../pipeline/counted-place.ts";
-import type { Entered, PlaceLimit } from "../pipeline/limit.ts";
-import { LeasedPlaces, OwnPlaces, type Places } from "../places.ts";
+import { ignoreFailure, type MaybePromise } from "../ground/maybe-promise.ts";
+import { type CountedSlot, enterSlot, lookAtSlot } from "../pipeline/counted-slot.ts";
+import type { Entered, SlotLimit } from "../pipeline/limit.ts";
 import type { GatewayRequest } from "../request.ts";
+import type { RuleContext } from "../rule-limiters.ts";
 import type { ConnectionRule } from "../rules/rule.ts";
+import { LeasedSlots, OwnSlots, type Slots } from "../slots.ts";
 import type { Outcome } from "../verdict.ts";
 import { CompiledRule } from "./rule.ts";
 
-/** A rule for connections that is in force, with the places that are taken. */
-export class PlaceRule extends CompiledRule<ConnectionRule> implements PlaceLimit<ConnectionRule> {
+/** A rule for connections that is in force, with the slots that are taken. */
+export class SlotRule extends CompiledRule<ConnectionRule> implements SlotLimit<ConnectionRule> {
   readonly turn: number;
   readonly endsByItself: boolean;
-  readonly #places: Places;
+  readonly #slots: Slots;
   readonly #overrides: ReadonlyMap<string, number>;
 
-  /** @param before the rule with the same name: if it counts the same requests, they keep their places */
-  constructor(rule: ConnectionRule, context: RuleContext, before: PlaceRule | undefined) {
+  /** @param before the rule with the same name: if it counts the same requests, they keep their slots */
+  constructor(rule: ConnectionRule, context: RuleContext, before: SlotRule | undefined) {
     super(rule, context);
     const { actor, scope, overrides, maxAgeMs } = rule;
-    // of the rules on Redis that for all comes last: requests that another refuses must not hold its places
+    // of the rules on Redis that for all comes last: requests that another refuses must not hold its slots
     this.turn = scope === "local" ? 0 : actor === "all" ? 2 : 1;
     this.endsByItself = maxAgeMs !== undefined;
     this.#overrides = new Map(overrides.map(({ value, connections }) => [value, connections]));
     const isKin = before?.rule.actor === actor && before.rule.scope === scope;
-    this.#places = isKin ? before.#places : placesOf(rule, context);
+    this.#slots = isKin ? before.#slots : placesOf(rule, context);
   }
 
-  enter(request: GatewayRequest, report?: Report): Maybe<Entered<ConnectionRule> | undefined> {
+  enter(
+    request: GatewayRequest,
+    report?: Report,
+  ): MaybePromise<Entered<ConnectionRule> | undefined> {
     return this.resolve(request, report, (actor) => {
-      const take = () => enterPlace(this.#places, this.#placeFor(actor));
-      return this.rule.mode === "shadow" ? settled(take) : take();
+      const take = () => enterSlot(this.#slots, this.#slotFor(actor));
+      return this.rule.mode === "shadow" ? ignoreFailure(take) : take();
     });
   }
 
-  look(request: GatewayRequest): Maybe<Outcome<ConnectionRule> | undefined> {
+  look(request: GatewayRequest): MaybePromise<Outcome<ConnectionRule> | undefined> {
     return this.resolve(request, undefined, (actor) =>
-      lookAtPlace(this.#places, this.#placeFor(actor)),
+      lookAtSlot(this.#slots, this.#slotFor(actor)),
     );
   }
 
   close(): Promise<void> {
-    return this.#places.close();
+    return this.#slots.close();
   }
 
-  #placeFor(actor: ActorValue): CountedPlace<ConnectionRule> {
+  #slotFor(actor: ActorValue): CountedSlot<ConnectionRule> {
     const { rule } = this;
     const { maxAgeMs = Infinity, scope } = rule;
     const limit = overrideOf(this.#overrides, actor) ?? rule.connections;
@@ -58,10 +61,10 @@ export class PlaceRule extends CompiledRule<ConnectionRule> implements PlaceLimi
   }
 }
 
-function placesOf({ name, scope }: ConnectionRule, context: RuleContext): Places {
+function placesOf({ name, scope }: ConnectionRule, context: RuleContext): Slots {
   const { clock = systemClock } = context;
-  if (scope === "local") return new OwnPlaces(clock);
-  return new LeasedPlaces(
+  if (scope === "local") return new OwnSlots(clock);
+  return new LeasedSlots(
     (key, limit) => sharedLimiter(`${name} connections[${key}]`, limit, context),
     clock,
   );

@@ -15,7 +15,7 @@ import { type ActorValue, overrideOf } from "./actors/actor-value.ts";
 import type { GuardedActor, GuardedCall, Report } from "./actors/guarded.ts";
 import { keyOfActor } from "./actors/key.ts";
 import { Blocks, isSameBlock } from "./blocks.ts";
-import type { Maybe } from "./ground/maybe.ts";
+import type { MaybePromise } from "./ground/maybe-promise.ts";
 import type { KeyBudget } from "./key-budget.ts";
 import type { GatewayRequest } from "./request.ts";
 import { ALGORITHMS, type RuleAlgorithm, type RuleAlgorithms } from "./rules/algorithms.ts";
@@ -39,8 +39,8 @@ export interface RuleContext {
     when: WhenActorMissing | undefined,
     request: GatewayRequest,
     report: Report | undefined,
-    go: (instead: string) => Maybe<T>,
-  ): Maybe<T | undefined>;
+    go: (instead: string) => MaybePromise<T>,
+  ): MaybePromise<T | undefined>;
   readonly algorithms: RuleAlgorithms;
   readonly costs: ReadonlyMap<string, GuardedCost>;
   readonly redis: RedisClient | undefined;
@@ -123,7 +123,7 @@ export class InFlightPermits {
   }
 }
 
-export class Limits {
+export class RuleLimiters {
   readonly policies: RulePolicies;
   readonly own: Keys;
   readonly overrides: ReadonlyMap<string, Keys>;
@@ -136,7 +136,7 @@ export class Limits {
    * @param before the limits of the rule with the same name. If it counts the same requests, its
    *   used permits stay used, and only the numbers change
    */
-  constructor(policies: RulePolicies, context: RuleContext, before?: Limits) {
+  constructor(policies: RulePolicies, context: RuleContext, before?: RuleLimiters) {
     this.policies = policies;
     const kin = before !== undefined && isKin(policies, before.policies) ? before : undefined;
     const { name, scope, limitKey, block } = policies.rule;
@@ -240,7 +240,7 @@ export class Limits {
   }
 
   /** Copies the used permits of actors that get an override, or lose theirs. */
-  #takeOver(before: Limits, nowMs: number): void {
+  #takeOver(before: RuleLimiters, nowMs: number): void {
     const { cost } = this.policies.rule;
     for (const value of new Set([...this.overrides.keys(), ...before.overrides.keys()])) {
       if (this.overrides.has(value) && before.overrides.has(value)) continue;

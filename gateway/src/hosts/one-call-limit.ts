@@ -19,7 +19,7 @@ import {
   checkOptions,
   show,
 } from "../ground/check.ts";
-import { chain, isThenable, type Maybe, orElse } from "../ground/maybe.ts";
+import { chain, isThenable, type MaybePromise, orElse } from "../ground/maybe-promise.ts";
 import type { Charge, Passed } from "../pipeline/limit.ts";
 import { Pipeline } from "../pipeline/pipeline.ts";
 import type { GatewayRequest } from "../request.ts";
@@ -36,8 +36,8 @@ import {
   readKey,
   readSkip,
 } from "./limit-options.ts";
+import { LimitOverride } from "./limit-override.ts";
 import { type LimitVerdict, limitVerdict } from "./limit-verdict.ts";
-import { RequestLimits } from "./request-limits.ts";
 
 /** More differ only where an application computes limits; the table is then emptied. */
 const MOST_RULES = 1000;
@@ -60,7 +60,7 @@ export function limitRequests<Raw = unknown>(
   options: LimitOptions<Raw> = {},
 ): Checker {
   checkOptions("options", options, LIMIT_OPTIONS);
-  return new LimitChecker(limiter, options as LimitOptions);
+  return new OneCallLimit(limiter, options as LimitOptions);
 }
 
 type Limit = Charge["limit"];
@@ -74,7 +74,7 @@ interface Asked {
   readonly cost: number;
 }
 
-export class LimitChecker implements Checker {
+export class OneCallLimit implements Checker {
   readonly limiter: Limiter | LimiterByKey;
   readonly #pipeline: Pipeline;
   readonly #name: string;
@@ -87,8 +87,8 @@ export class LimitChecker implements Checker {
   readonly #limitOf: GuardedCall<RequestLimit> | undefined;
   readonly #fixedLimit: RequestLimit;
   /** Takes from what `limit` returned. */
-  readonly #tryGiven: GuardedCall<void, [attempt: () => Maybe<void>]>;
-  readonly #limits: RequestLimits;
+  readonly #tryGiven: GuardedCall<void, [attempt: () => MaybePromise<void>]>;
+  readonly #limits: LimitOverride;
   /** Permits of a request, unless `#costOf` says otherwise. */
   readonly #cost: number;
   /** Absent where all requests count. */
@@ -119,7 +119,7 @@ export class LimitChecker implements Checker {
     this.limiter = limiter;
     this.#name = name;
     this.#longestWaitMs = maxWaitMs;
-    this.#limits = new RequestLimits(limiter, checkClock(clock));
+    this.#limits = new LimitOverride(limiter, checkClock(clock));
     this.#address = fromAddress({ trustedProxies, ipv6Prefix });
     const guard = <T>(
       of: keyof LimitOptions,
@@ -153,24 +153,27 @@ export class LimitChecker implements Checker {
     } else {
       this.#fixedLimit = readLimit(limit);
     }
-    this.#tryGiven = guardedCall<void, [attempt: () => Maybe<void>]>((_, attempt) => attempt(), {
-      name: "what limit returned",
-      instead: "the request has the limiter's own limit",
-      read: () => {},
-      ...deciding,
-    });
+    this.#tryGiven = guardedCall<void, [attempt: () => MaybePromise<void>]>(
+      (_, attempt) => attempt(),
+      {
+        name: "what limit returned",
+        instead: "the request has the limiter's own limit",
+        read: () => {},
+        ...deciding,
+      },
+    );
     if (count !== "all")
       this.#settling = settling(typeof count === "function" ? count : COUNTS[count]);
   }
 
-  check(request: GatewayRequest, report?: Report): Maybe<CheckResult> {
+  check(request: GatewayRequest, report?: Report): MaybePromise<CheckResult> {
     if (this.#skip === undefined) return this.#ask(request, report);
     return chain(this.#skip(request, report), (skips) =>
       skips === true ? NO_RULE : this.#ask(request, report),
     );
   }
 
-  #ask(request: GatewayRequest, report: Report | undefined): Maybe<CheckResult> {
+  #ask(request: GatewayRequest, report: Report | undefined): MaybePromise<CheckResult> {
     const key = this.#key?.(request, report);
     const cost = this.#costOf?.(request, report);
     const limit = this.#limitOf?.(request, report);
@@ -188,7 +191,7 @@ export class LimitChecker implements Checker {
     limit = this.#fixedLimit,
     request: GatewayRequest,
     report: Report | undefined,
-  ): Maybe<CheckResult> {
+  ): MaybePromise<CheckResult> {
     if (cost === 0) return NO_RULE;
     const key = this.#keyFor(value, request);
     const asked = { request, report, key, cost };
@@ -209,7 +212,7 @@ export class LimitChecker implements Checker {
   #takeFromGiven(
     limit: Exclude<RequestLimit, number | null | undefined>,
     asked: Asked,
-  ): Maybe<CheckResult> {
+  ): MaybePromise<CheckResult> {
     const { request, report } = asked;
     let result: (() => LimitVerdict) | undefined;
     const attempt = () =>
@@ -236,7 +239,7 @@ export class LimitChecker implements Checker {
     source: Limiter | LimiterByKey,
     { request, report, key, cost }: Asked,
     ratio = 1,
-  ): Maybe<LimitVerdict> {
+  ): MaybePromise<LimitVerdict> {
     const limit = this.#limitFor((this.#costOf === undefined ? cost : 1) * ratio);
     const passed = request.onAnswered && this.#settling;
     try {
