@@ -172,7 +172,7 @@ class RuledGateway implements Gateway {
   }
 
   async reset(which: { readonly rule: string; readonly actor?: string }): Promise<void> {
-    checkOptions("reset", which, ["rule", "actor"]);
+    checkOptions("reset", which, { rule: checkText, actor: checkText });
     const { rule, actor = "" } = which;
     checkText("rule", rule);
     const { permits } = this.#set.active;
@@ -184,7 +184,7 @@ class RuledGateway implements Gateway {
         `rule must be the name of a rule for requests per time: ${names || "there is none"}, got ${show(rule)}`,
       );
     }
-    await active.limits.reset(checkText("actor", actor), unixMs(this.#context.clock));
+    await active.limits.reset(actor, unixMs(this.#context.clock));
   }
 
   get stats(): Readonly<Record<string, RuleStats>> {

@@ -1,5 +1,5 @@
 import ipaddr from "ipaddr.js";
-import { atLeastZero, type Bound, checkNumber, checkOneOf, checkOptions } from "../ground/check.ts";
+import { type Checks, checkOptions, oneOf, whole, wholeAtLeastZero } from "../ground/check.ts";
 import type { GatewayRequest } from "../request.ts";
 import { ownActor } from "./actor.ts";
 import { type ForwardedField, forwardedFor } from "./forwarded.ts";
@@ -28,14 +28,11 @@ export interface AddressOptions {
   readonly names?: boolean | undefined;
 }
 
-const wholeAtLeastZero: Bound = {
-  words: "a whole number, 0 or more",
-  holds: (value) => atLeastZero.holds(value) && Number.isInteger(value),
-};
-
-const prefixLength: Bound = {
-  words: "a whole number from 1 to 128",
-  holds: (value) => Number.isInteger(value) && value >= 1 && value <= 128,
+export const ADDRESS_OPTIONS: Checks<AddressOptions> = {
+  trustedProxies: wholeAtLeastZero,
+  field: oneOf("x-forwarded-for", "forwarded"),
+  ipv6Prefix: whole(1, 128),
+  names: oneOf(true, false),
 };
 
 export const IPV6_PREFIX = 56;
@@ -68,13 +65,9 @@ export function addressOf(
  * createGateway({ actors: { device: fromAddress({ trustedProxies: 1 }) }, … });
  */
 export function fromAddress(options: AddressOptions = {}): AddressActor {
-  checkOptions("fromAddress", options, ["trustedProxies", "field", "ipv6Prefix", "names"]);
+  checkOptions("fromAddress", options, ADDRESS_OPTIONS);
   const { trustedProxies = 0, field = "x-forwarded-for", ipv6Prefix = IPV6_PREFIX } = options;
-  checkNumber("trustedProxies", trustedProxies, wholeAtLeastZero);
-  checkOneOf("field", field, ["x-forwarded-for", "forwarded"]);
-  checkNumber("ipv6Prefix", ipv6Prefix, prefixLength);
   const { names = false } = options;
-  checkOneOf("names", names, [true, false]);
   const check = new ProxyCheck(trustedProxies, field);
 
   /** The client's address: the first that `read` understands, otherwise that of the connection. */

@@ -1,17 +1,17 @@
 /** RuleLimiters how many requests of one actor are in progress at once: nginx's `limit_conn`. */
 import { type AdaptiveLimit, type Clock, systemClock } from "smooth-limiter";
 import type { Actor } from "../actors/actor.ts";
-import { fromAddress } from "../actors/address.ts";
+import { ADDRESS_OPTIONS, fromAddress } from "../actors/address.ts";
 import { guarded, type Report } from "../actors/guarded.ts";
 import { keyOf, localKey } from "../actors/key.ts";
 import type { Checker } from "../answers/checker.ts";
 import {
   aboveZero,
   aboveZeroOrInfinity,
+  type Checks,
   checkClock,
   checkFunction,
   checkName,
-  checkNumber,
   checkOptions,
   wholeAtLeastOne,
 } from "../ground/check.ts";
@@ -60,16 +60,16 @@ export interface ConnectionsOptions {
   readonly clock?: Clock | undefined;
 }
 
-const OPTIONS: readonly (keyof ConnectionsOptions)[] = [
-  "actor",
-  "trustedProxies",
-  "ipv6Prefix",
-  "actorTimeoutMs",
-  "name",
-  "maxAgeMs",
-  "limiter",
-  "clock",
-];
+const OPTIONS: Checks<ConnectionsOptions> = {
+  actor: checkFunction,
+  trustedProxies: ADDRESS_OPTIONS.trustedProxies,
+  ipv6Prefix: ADDRESS_OPTIONS.ipv6Prefix,
+  actorTimeoutMs: aboveZero,
+  name: checkName,
+  maxAgeMs: aboveZeroOrInfinity,
+  limiter: checkFunction,
+  clock: checkClock,
+};
 
 /**
  * Creates a filter that limits how many requests of each actor are in progress at once, in this
@@ -95,13 +95,10 @@ export function limitConnections(
 ): Checker {
   checkOptions("options", options, OPTIONS);
   const { name = "connections", maxAgeMs = Infinity, clock = systemClock } = options;
-  checkName(name);
-  checkNumber("maxAgeMs", maxAgeMs, aboveZeroOrInfinity);
-  checkClock(clock);
   const { slots, slotFor } =
     typeof limit === "object"
       ? allTogether(limit, options, clock)
-      : byActor(checkNumber("limit", limit, wholeAtLeastOne), options, clock);
+      : byActor(wholeAtLeastOne("limit", limit), options, clock);
   const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
   const countedFor = (
     request: GatewayRequest,
@@ -132,9 +129,6 @@ function byActor(limit: number, options: ConnectionsOptions, clock: Clock): Coun
   const { trustedProxies, ipv6Prefix, actorTimeoutMs = 5000, limiter } = options;
   const address = fromAddress({ trustedProxies, ipv6Prefix });
   const { actor = address } = options;
-  checkFunction("actor", actor);
-  checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
-  if (limiter !== undefined) checkFunction("limiter", limiter);
   const safeActor = guarded("the actor of limitConnections", actor, actorTimeoutMs, clock);
   return {
     slots:

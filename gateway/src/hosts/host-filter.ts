@@ -4,8 +4,8 @@ import {
   type Answer,
   type AnswerOptions,
   type AnswerStyle,
+  answerStyle,
   checkAnswer,
-  checkAnswerOptions,
   disputed,
   failure,
   refusal,
@@ -13,7 +13,7 @@ import {
 } from "../answers/answer.ts";
 import type { Checker, CheckResult, Pace } from "../answers/checker.ts";
 import { fieldsOf } from "../answers/fields.ts";
-import { checkOptions, show } from "../ground/check.ts";
+import { type Checks, checkOptions, functionOr, show } from "../ground/check.ts";
 import { isThenable, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { Host, HostRequest, Passage } from "./host.ts";
@@ -53,7 +53,13 @@ export interface HostOptions extends AnswerOptions {
     | undefined;
 }
 
-export const HOST_OPTIONS = [...ANSWER_OPTIONS, "onError"] as const;
+export const HOST_OPTIONS: Checks<HostOptions> = {
+  ...ANSWER_OPTIONS,
+  onError: functionOr((_, onError) => {
+    if (onError === "allow" || onError === "refuse") return;
+    throw new TypeError(`onError must be allow, refuse or a function, got ${show(onError)}`);
+  }),
+};
 
 /** What to do with a request; undefined: nothing, because it is over. */
 type Action = (Passage & { readonly answer?: undefined }) | { readonly answer: Answer } | undefined;
@@ -71,7 +77,7 @@ export function gatewayFilter<Call, Result>(
   gateway: Checker,
   options: HostOptions,
 ): HostFilter<Call, Result> {
-  checkOptions("options", options, [...HOST_OPTIONS, ...(host.options ?? [])]);
+  checkOptions("options", options, { ...HOST_OPTIONS, ...host.options });
   return new HostFilter(host, gateway, options, false);
 }
 
@@ -85,7 +91,7 @@ export class HostFilter<Call, Result = void> {
   readonly #isLimit: boolean;
 
   /**
-   * @param options their names were checked
+   * @param options checked
    * @param isLimit whether it is a limit without rules, whose verdict handlers find on the request
    */
   constructor(host: Host<Call, Result>, checker: Checker, options: HostOptions, isLimit: boolean) {
@@ -98,12 +104,9 @@ export class HostFilter<Call, Result = void> {
       throw new TypeError(`gateway must be the result of createGateway, got ${show(checker)}`);
     }
     const { onError = byDefault } = options;
-    if (typeof onError !== "function" && onError !== "allow" && onError !== "refuse") {
-      throw new TypeError(`onError must be allow, refuse or a function, got ${show(onError)}`);
-    }
     this.#host = host;
     this.#checker = checker;
-    this.#style = checkAnswerOptions(options);
+    this.#style = answerStyle(options);
     this.#onError = onError;
     this.#isLimit = isLimit;
     if (typeof onError !== "function" || onError === byDefault) return;

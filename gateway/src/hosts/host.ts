@@ -5,6 +5,7 @@
 import type { Answer } from "../answers/answer.ts";
 import type { CheckResult, Pace } from "../answers/checker.ts";
 import type { Field } from "../answers/fields.ts";
+import type { Check } from "../ground/check.ts";
 import type { MaybePromise } from "../ground/maybe-promise.ts";
 import type { GatewayRequest } from "../request.ts";
 
@@ -13,8 +14,8 @@ import type { GatewayRequest } from "../request.ts";
  * the middleware returns.
  */
 export interface Host<Call, Result = void> {
-  /** Names of options that the adapter reads itself. */
-  readonly options?: readonly string[];
+  /** The options that the adapter reads itself, with their checks. */
+  readonly options?: Readonly<Record<string, Check>>;
   request(call: Call): HostRequest;
   /** Whether other code, such as a time-out, has responded while the request waited. */
   isAnswered(call: Call): boolean;

@@ -16,8 +16,7 @@ export function limitFilter<Call, Result, Raw>(
   limiter: Limiter | LimiterByKey,
   options: HostLimitOptions<Raw>,
 ): HostFilter<Call, Result> {
-  const known = [...LIMIT_OPTIONS, ...HOST_OPTIONS, ...(host.options ?? [])];
-  checkOptions("options", options, known);
+  checkOptions("options", options, { ...LIMIT_OPTIONS, ...HOST_OPTIONS, ...host.options });
   const limit = new OneCallLimit(limiter, options as LimitOptions);
   return new HostFilter(host, limit, options, true);
 }

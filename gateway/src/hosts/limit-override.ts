@@ -1,7 +1,7 @@
 /** The option `limit` of a limit in one call: which limiter a request's limit means. */
 import { type Clock, type Decision, KeyedLimiter, type Limiter } from "smooth-limiter";
 import { warn } from "../actors/warn.ts";
-import { atLeastZero, checkNumber, show } from "../ground/check.ts";
+import { atLeastZero, show } from "../ground/check.ts";
 import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import {
   isByKey,
@@ -35,7 +35,7 @@ export class LimitOverride {
   /** Returns a value of the option `limit`, checked. */
   read(value: unknown): RequestLimit {
     if (value === undefined || value === null) return undefined;
-    if (typeof value === "number") return checkNumber("limit", value, atLeastZero);
+    if (typeof value === "number") return atLeastZero("limit", value);
     if (isLimiter(value)) return value;
     if (!isPolicy(value)) {
       throw new TypeError(`limit must be a number, a policy or a limiter, got ${show(value)}`);

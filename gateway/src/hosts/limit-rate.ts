@@ -14,9 +14,9 @@ import type { Checker } from "../answers/checker.ts";
 import {
   aboveZero,
   atLeastZero,
+  type Checks,
   checkClock,
   checkFunction,
-  checkNumber,
   checkOptions,
   show,
 } from "../ground/check.ts";
@@ -46,13 +46,17 @@ export interface LimitRateOptions {
   readonly clock?: Clock | undefined;
 }
 
-const OPTIONS: readonly (keyof LimitRateOptions)[] = [
-  "bytesPerSecond",
-  "afterBytes",
-  "actor",
-  "limiter",
-  "clock",
-];
+const OPTIONS: Checks<LimitRateOptions> = {
+  bytesPerSecond: aboveZero,
+  afterBytes: atLeastZero,
+  actor: checkFunction,
+  limiter(name, limiter) {
+    const isLimiter = typeof (Object(limiter) as Partial<Limiter>).acquire === "function";
+    if (isLimiter || typeof limiter === "function") return;
+    throw new TypeError(`${name} must be a limiter or a function, got ${show(limiter)}`);
+  },
+  clock: checkClock,
+};
 
 /** How long an actor's promise may take, ms. */
 const ACTOR_TIMEOUT_MS = 5000;
@@ -73,8 +77,6 @@ const ACTOR_TIMEOUT_MS = 5000;
 export function limitRate(options: LimitRateOptions): Checker {
   checkOptions("options", options, OPTIONS);
   const { afterBytes = 0, clock = systemClock } = options;
-  checkNumber("afterBytes", afterBytes, atLeastZero);
-  checkClock(clock);
   const limiterOf = limiters(options, clock);
   const pace: PaceLimit = {
     pace: (request, report) =>
@@ -91,15 +93,11 @@ function limiters(
     throw new TypeError("limitRate needs bytesPerSecond or limiter, and not both");
   }
   const actorOf = actor && guarded("the actor of limitRate", actor, ACTOR_TIMEOUT_MS, clock);
-  if (actor !== undefined) checkFunction("actor", actor);
   const by = (of: (actor: string) => Limiter) => (request: GatewayRequest, report?: Report) =>
     chain(actorOf?.(request, report), (value = "") => of(value));
   if (typeof limiter === "function") return by(limiter);
-  if (limiter !== undefined) {
-    if (typeof limiter.acquire === "function") return () => limiter;
-    throw new TypeError(`limiter must be a limiter or a function, got ${show(limiter)}`);
-  }
-  const permitsPerSecond = checkNumber("bytesPerSecond", bytesPerSecond, aboveZero);
+  if (limiter !== undefined) return () => limiter;
+  const permitsPerSecond = bytesPerSecond as number;
   if (actorOf === undefined) return () => RateLimiter.create(permitsPerSecond, { clock });
   const keys = KeyedLimiter.create(smoothBursty({ permitsPerSecond }), { clock });
   return by((value) => keys.for(keyOf(value, "local")));

@@ -8,17 +8,7 @@ import { detachable, type GuardedCall, guardedCall, type Report } from "../actor
 import { localKey } from "../actors/key.ts";
 import type { Checker, CheckResult } from "../answers/checker.ts";
 import { COUNTS } from "../answers/counted.ts";
-import {
-  aboveZero,
-  atLeastZero,
-  checkClock,
-  checkFunction,
-  checkName,
-  checkNumber,
-  checkOneOf,
-  checkOptions,
-  show,
-} from "../ground/check.ts";
+import { checkOptions, show } from "../ground/check.ts";
 import { chain, isThenable, type MaybePromise, orElse } from "../ground/maybe-promise.ts";
 import type { Charge, Passed } from "../pipeline/limit.ts";
 import { Pipeline } from "../pipeline/pipeline.ts";
@@ -98,6 +88,7 @@ export class OneCallLimit implements Checker {
   /** Other rules by the permits that a request costs. */
   readonly #others = new Map<number, Limit>();
 
+  /** @param options checked */
   constructor(limiter: Limiter | LimiterByKey, options: LimitOptions) {
     if (!isLimiter(limiter)) {
       throw new TypeError(
@@ -107,19 +98,15 @@ export class OneCallLimit implements Checker {
     const { key, cost = 1, limit, skip, count = "all", maxWaitMs = 0 } = options;
     const { name = "default", timeoutMs = 5000, clock = systemClock } = options;
     const { trustedProxies, ipv6Prefix } = options;
-    checkName(name);
-    checkNumber("maxWaitMs", maxWaitMs, atLeastZero);
-    checkNumber("timeoutMs", timeoutMs, aboveZero);
     if (key !== undefined && !isByKey(limiter) && typeof limit !== "function") {
       throw new TypeError(
         "key is for limiters by key, such as KeyedLimiter.create(…) returns; this limiter counts all requests together",
       );
     }
-    if (typeof count !== "function") checkOneOf("count", count, Object.keys(COUNTS));
     this.limiter = limiter;
     this.#name = name;
     this.#longestWaitMs = maxWaitMs;
-    this.#limits = new LimitOverride(limiter, checkClock(clock));
+    this.#limits = new LimitOverride(limiter, clock);
     this.#address = fromAddress({ trustedProxies, ipv6Prefix });
     const guard = <T>(
       of: keyof LimitOptions,
@@ -127,7 +114,6 @@ export class OneCallLimit implements Checker {
       instead: string,
       read: (value: unknown) => T | undefined,
     ): GuardedCall<T> => {
-      checkFunction(of, call);
       const apply = call as (raw: unknown, request: GatewayRequest) => unknown;
       return guardedCall((request) => apply(request.raw, detachable(request)), {
         name: of,
@@ -145,7 +131,7 @@ export class OneCallLimit implements Checker {
     else if (isKeyed) this.#key = byAddress;
     if (skip !== undefined) this.#skip = guard("skip", skip, "is counted", readSkip);
     if (typeof cost === "function") this.#costOf = guard("cost", cost, "costs 1", readCost);
-    this.#cost = typeof cost === "function" ? 1 : checkNumber("cost", cost, aboveZero);
+    this.#cost = typeof cost === "function" ? 1 : cost;
     this.#usual = this.#newLimit(this.#cost);
     const readLimit = (value: unknown) => this.#limits.read(value);
     if (typeof limit === "function") {

@@ -1,7 +1,7 @@
 /** What a request costs, in permits: computed by a function of the application. */
 import type { Clock } from "smooth-limiter";
 import { detachable, type GuardedCall, guardedCall } from "../actors/guarded.ts";
-import { atLeastZero, checkNumber, checkObject, show } from "../ground/check.ts";
+import { atLeastZero, checkObject, show } from "../ground/check.ts";
 import type { MaybePromise } from "../ground/maybe-promise.ts";
 import type { GatewayRequest } from "../request.ts";
 
@@ -55,7 +55,7 @@ export function guardedCost(
   clock: Clock,
 ): GuardedCost {
   const what = `costs.${name}`;
-  const read = (value: unknown) => checkNumber(`the result of ${what}`, value, atLeastZero);
+  const read = (value: unknown) => atLeastZero(`the result of ${what}`, value);
   const [estimate, settle] =
     typeof cost === "function" ? [cost, undefined] : [cost.estimate, cost.settle];
   const common = { read, timeoutMs, clock };
