@@ -7,7 +7,6 @@ import {
   type Actor,
   type ActorKind,
   type Actors,
-  ownActor,
   type WhenActorMissing,
 } from "./actors/actor.ts";
 import { ADDRESS_OPTIONS, fromAddress } from "./actors/address.ts";
@@ -186,11 +185,16 @@ export function checkGatewayOptions(options: GatewayOptions): RuleContext {
     );
   }
   const device = actors.device ?? fromAddress({ trustedProxies, ipv6Prefix });
-  const settings = limiterSettings(options);
-  const guard = (name: string, actor: Actor) =>
-    guarded(`actors.${name}`, actor, actorTimeoutMs, settings.clock);
+  const { redis, prefix = "g:", hashTag, timeoutMs = 1000, instances = "auto" } = options;
+  const { whenUnavailable = "local", maxKeys = 1_000_000, whenFull = "evict", clock } = options;
+  // report a bad client now, and not when the first global rule is loaded
+  if (redis !== undefined) {
+    RedisLimiter.create(redis, "none", gcra({ limit: 1, periodMs: 1 }), { hashTag });
+  }
+  const deadline = { timeoutMs: actorTimeoutMs, clock: clock ?? systemClock };
+  const guard = (name: string, actor: Actor) => guarded(`actors.${name}`, actor, deadline);
   const guardedDevice = guard("device", device);
-  const named = new Map<string, GuardedActor>([["all", ownActor(() => "")]]);
+  const named = new Map<string, GuardedActor>([["all", () => ""]]);
   for (const [name, actor] of Object.entries(actors)) named.set(name, guard(name, actor));
   named.set("device", guardedDevice);
   const kinds = new Map(Object.entries({ ...ACTOR_KINDS, ...actorKinds }));
@@ -210,10 +214,9 @@ export function checkGatewayOptions(options: GatewayOptions): RuleContext {
     return actor;
   };
   return {
-    ...settings,
-    missing: (when = whenActorMissing, request, report, go) => {
+    missing: (when = whenActorMissing, call, go) => {
       if (when === "skip") return undefined;
-      const device = when === "device" ? guardedDevice(request, report) : undefined;
+      const device = when === "device" ? guardedDevice(call) : undefined;
       return chain(device, (instead = "") => go(instead));
     },
     actor: actorOf,
@@ -223,31 +226,12 @@ export function checkGatewayOptions(options: GatewayOptions): RuleContext {
         name: "exempt",
         instead: "the request is not exempt",
         read: readExempt,
-        timeoutMs: actorTimeoutMs,
-        clock: settings.clock ?? systemClock,
+        ...deadline,
       }),
     costs: new Map(
-      Object.entries(costs).map(([name, cost]) => [
-        name,
-        guardedCost(name, cost, actorTimeoutMs, settings.clock ?? systemClock),
-      ]),
+      Object.entries(costs).map(([name, cost]) => [name, guardedCost(name, cost, deadline)]),
     ),
     algorithms: { ...ALGORITHMS, ...algorithms },
-  };
-}
-
-/** Returns the settings of limiters. */
-function limiterSettings(
-  options: GatewayOptions,
-): Omit<RuleContext, "actor" | "isExempt" | "missing" | "algorithms" | "costs"> {
-  const { redis, prefix = "g:", hashTag, timeoutMs = 1000 } = options;
-  const { maxKeys = 1_000_000, whenFull = "evict", clock, instances = "auto" } = options;
-  const { whenUnavailable = "local" } = options;
-  // report a bad client now, and not when the first global rule is loaded
-  if (redis !== undefined) {
-    RedisLimiter.create(redis, "none", gcra({ limit: 1, periodMs: 1 }), { hashTag });
-  }
-  return {
     redis,
     onRedis: { prefix, hashTag, timeoutMs, whenUnavailable, instances },
     keys: new KeyBudget(maxKeys),

@@ -6,7 +6,7 @@
  * ignored: clients that send requests and disconnect at once must not make the server look fast.
  */
 import { type AdaptiveLimit, type Clock, ConcurrencyLimiter } from "smooth-limiter";
-import type { Slot, SlotOptions, Slots } from "./slots.ts";
+import { leaving, type Slot, type SlotOptions, type Slots } from "./slots.ts";
 
 export class LearnedSlots implements Slots {
   readonly #limiter: ConcurrencyLimiter;
@@ -32,21 +32,13 @@ export class LearnedSlots implements Slots {
     onAnswered?.((status) => {
       isComplete = status !== undefined;
     });
-    let isHeld = true;
-    const untilMs = sinceMs + maxAgeMs;
-    // how long such a request takes is not known: its end was not reported, or is far away
-    const timer =
-      untilMs < Infinity ? this.#clock.wakeAt(untilMs, () => lease.ignore()) : undefined;
-    timer?.unref?.();
-    const leave = () => {
-      if (!isHeld) return;
-      isHeld = false;
-      timer?.cancel();
+    const leave = leaving(this.#clock, maxAgeMs, (isTooOld) => {
       const heldMs = this.#clock.now() - sinceMs;
-      if (isComplete) this.#lastMs = heldMs;
-      if (heldMs >= this.#lastMs) lease.release();
-      else lease.ignore();
-    };
+      if (isComplete && !isTooOld) this.#lastMs = heldMs;
+      // how long a request takes that is too old is not known: its end was not reported, or is far away
+      if (isTooOld || heldMs < this.#lastMs) lease.ignore();
+      else lease.release();
+    });
     return { remaining: Math.max(0, this.limit - this.#limiter.active), leave };
   }
 

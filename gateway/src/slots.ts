@@ -20,6 +20,8 @@ export interface Slot {
 
 /** The actor that takes the slot, and the numbers in force: they may change from one request to the next. */
 export interface SlotOptions {
+  /** The actor's value, for the outcome. */
+  readonly actor: string;
   readonly key: string;
   readonly limit: number;
   /** How long the slot is held at most, ms; Infinity: until it is left. */
@@ -107,7 +109,12 @@ export class LeasedSlots implements Slots {
       const lease = await open.limiter.tryAcquire();
       if (lease !== undefined) {
         const remaining = Math.max(0, limit - open.requests);
-        return { remaining, leave: this.#leaving(lease, maxAgeMs, end) };
+        const release = () =>
+          void chain(
+            ignoreFailure(() => lease.release()),
+            end,
+          );
+        return { remaining, leave: leaving(this.#clock, maxAgeMs, release) };
       }
     } catch (error) {
       end();
@@ -146,25 +153,27 @@ export class LeasedSlots implements Slots {
     };
     return { open, end };
   }
+}
 
-  #leaving(
-    lease: { release(): MaybePromise<void> },
-    maxAgeMs: number,
-    end: () => void,
-  ): () => void {
-    let isHeld = true;
-    const leave = () => {
-      if (!isHeld) return;
-      isHeld = false;
-      timer?.cancel();
-      void chain(
-        ignoreFailure(() => lease.release()),
-        end,
-      );
-    };
-    const untilMs = this.#clock.now() + maxAgeMs;
-    const timer = untilMs < Infinity ? this.#clock.wakeAt(untilMs, leave) : undefined;
-    timer?.unref?.();
-    return leave;
-  }
+/**
+ * Returns a function that frees a slot, once. After `maxAgeMs` it is freed in any case.
+ *
+ * @param free receives whether the slot was held for all of that time
+ */
+export function leaving(
+  clock: Clock,
+  maxAgeMs: number,
+  free: (isTooOld: boolean) => void,
+): () => void {
+  let isHeld = true;
+  const end = (isTooOld: boolean) => {
+    if (!isHeld) return;
+    isHeld = false;
+    timer?.cancel();
+    free(isTooOld);
+  };
+  const untilMs = clock.now() + maxAgeMs;
+  const timer = untilMs < Infinity ? clock.wakeAt(untilMs, () => end(true)) : undefined;
+  timer?.unref?.();
+  return () => end(false);
 }

@@ -45,13 +45,19 @@ export type Address = ipaddr.IPv4 | ipaddr.IPv6;
 /** An actor that `fromAddress` created. */
 export type AddressActor = (request: GatewayRequest) => string | undefined;
 
-const wholeAddresses = new WeakMap<object, (request: GatewayRequest) => Address | undefined>();
+type WholeAddress = (request: GatewayRequest) => Address | undefined;
+
+const wholeAddresses = new WeakMap<object, WholeAddress>();
 
 /** Returns the full address of a request that its actor counts by network. */
-export function addressOf(
-  actor: object,
-): ((request: GatewayRequest) => Address | undefined) | undefined {
+export function addressOf(actor: object): WholeAddress | undefined {
   return wholeAddresses.get(actor);
+}
+
+/** Marks an actor that counts by networks, or what wraps it. */
+export function withAddress<A extends object>(actor: A, whole: WholeAddress): A {
+  wholeAddresses.set(actor, whole);
+  return actor;
 }
 
 /**
@@ -90,8 +96,7 @@ export function fromAddress(options: AddressOptions = {}): AddressActor {
     check.look(request);
     return find(request, read) ?? (names ? request.remoteAddress : undefined);
   });
-  wholeAddresses.set(actor, (request) => find(request, parseAddress));
-  return actor;
+  return withAddress(actor, (request) => find(request, parseAddress));
 }
 
 /** Remembers the results for some texts: a lookup takes a fraction of the time of parsing. */

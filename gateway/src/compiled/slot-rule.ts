@@ -2,23 +2,20 @@
 import { systemClock } from "smooth-limiter";
 import { type RedisClient, RedisConcurrencyLimiter } from "smooth-limiter/redis";
 import { type ActorValue, overrideOf } from "../actors/actor-value.ts";
-import type { Report } from "../actors/guarded.ts";
 import { keyOfActor } from "../actors/key.ts";
-import { ignoreFailure, type MaybePromise } from "../ground/maybe-promise.ts";
-import { type CountedSlot, enterSlot, lookAtSlot } from "../pipeline/counted-slot.ts";
-import type { Entered, SlotLimit } from "../pipeline/limit.ts";
-import type { GatewayRequest } from "../request.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
+import type { SlotLimit } from "../pipeline/limit.ts";
+import type { CheckCall } from "../request.ts";
 import type { RuleContext } from "../rule-limiters.ts";
 import type { ConnectionRule } from "../rules/rule.ts";
-import { LeasedSlots, OwnSlots, type Slots } from "../slots.ts";
-import type { Outcome } from "../verdict.ts";
+import { LeasedSlots, OwnSlots, type SlotOptions, type Slots } from "../slots.ts";
 import { CompiledRule } from "./rule.ts";
 
 /** A rule for connections that is in force, with the slots that are taken. */
 export class SlotRule extends CompiledRule<ConnectionRule> implements SlotLimit<ConnectionRule> {
-  readonly turn: number;
+  readonly order: number;
   readonly endsByItself: boolean;
-  readonly #slots: Slots;
+  readonly slots: Slots;
   readonly #overrides: ReadonlyMap<string, number>;
 
   /** @param before the rule with the same name: if it counts the same requests, they keep their slots */
@@ -26,42 +23,29 @@ export class SlotRule extends CompiledRule<ConnectionRule> implements SlotLimit<
     super(rule, context);
     const { actor, scope, overrides, maxAgeMs } = rule;
     // of the rules on Redis that for all comes last: requests that another refuses must not hold its slots
-    this.turn = scope === "local" ? 0 : actor === "all" ? 2 : 1;
+    this.order = scope === "local" ? 0 : actor === "all" ? 2 : 1;
     this.endsByItself = maxAgeMs !== undefined;
     this.#overrides = new Map(overrides.map(({ value, connections }) => [value, connections]));
     const isKin = before?.rule.actor === actor && before.rule.scope === scope;
-    this.#slots = isKin ? before.#slots : placesOf(rule, context);
+    this.slots = isKin ? before.slots : slotsOf(rule, context);
   }
 
-  enter(
-    request: GatewayRequest,
-    report?: Report,
-  ): MaybePromise<Entered<ConnectionRule> | undefined> {
-    return this.resolve(request, report, (actor) => {
-      const take = () => enterSlot(this.#slots, this.#slotFor(actor));
-      return this.rule.mode === "shadow" ? ignoreFailure(take) : take();
-    });
-  }
-
-  look(request: GatewayRequest): MaybePromise<Outcome<ConnectionRule> | undefined> {
-    return this.resolve(request, undefined, (actor) =>
-      lookAtSlot(this.#slots, this.#slotFor(actor)),
-    );
+  slotFor(call: CheckCall): MaybePromise<SlotOptions | undefined> {
+    return this.resolve(call, this.#slotOf);
   }
 
   close(): Promise<void> {
-    return this.#slots.close();
+    return this.slots.close();
   }
 
-  #slotFor(actor: ActorValue): CountedSlot<ConnectionRule> {
-    const { rule } = this;
-    const { maxAgeMs = Infinity, scope } = rule;
-    const limit = overrideOf(this.#overrides, actor) ?? rule.connections;
-    return { rule, actor: actor.value, key: keyOfActor(actor, scope), limit, maxAgeMs };
-  }
+  readonly #slotOf = (actor: ActorValue): SlotOptions => {
+    const { connections, maxAgeMs = Infinity, scope } = this.rule;
+    const limit = overrideOf(this.#overrides, actor) ?? connections;
+    return { actor: actor.value, key: keyOfActor(actor, scope), limit, maxAgeMs };
+  };
 }
 
-function placesOf({ name, scope }: ConnectionRule, context: RuleContext): Slots {
+function slotsOf({ name, scope }: ConnectionRule, context: RuleContext): Slots {
   const { clock = systemClock } = context;
   if (scope === "local") return new OwnSlots(clock);
   return new LeasedSlots(

@@ -2,7 +2,7 @@
 import { type AdaptiveLimit, type Clock, systemClock } from "smooth-limiter";
 import type { Actor } from "../actors/actor.ts";
 import { ADDRESS_OPTIONS, fromAddress } from "../actors/address.ts";
-import { guarded, type Report } from "../actors/guarded.ts";
+import { guarded } from "../actors/guarded.ts";
 import { keyOf, localKey } from "../actors/key.ts";
 import type { Checker } from "../answers/checker.ts";
 import {
@@ -15,14 +15,11 @@ import {
   checkOptions,
   wholeAtLeastOne,
 } from "../ground/check.ts";
-import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
+import { chain } from "../ground/maybe-promise.ts";
 import { LearnedSlots } from "../learned-slots.ts";
-import { type CountedSlot, enterSlot, lookAtSlot } from "../pipeline/counted-slot.ts";
 import type { SlotLimit } from "../pipeline/limit.ts";
 import { OneLimit } from "../pipeline/one-limit.ts";
-import type { GatewayRequest } from "../request.ts";
-import { LeasedSlots, OwnSlots, type SharedSlots, type Slots } from "../slots.ts";
-import type { CountedRule } from "../verdict.ts";
+import { LeasedSlots, OwnSlots, type SharedSlots } from "../slots.ts";
 
 export interface ConnectionsOptions {
   /**
@@ -95,50 +92,40 @@ export function limitConnections(
 ): Checker {
   checkOptions("options", options, OPTIONS);
   const { name = "connections", maxAgeMs = Infinity, clock = systemClock } = options;
-  const { slots, slotFor } =
+  const counting =
     typeof limit === "object"
-      ? allTogether(limit, options, clock)
-      : byActor(wholeAtLeastOne("limit", limit), options, clock);
+      ? allTogether(limit, options, clock, maxAgeMs)
+      : byActor(wholeAtLeastOne("limit", limit), options, clock, maxAgeMs);
   const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
-  const countedFor = (
-    request: GatewayRequest,
-    report?: Report,
-  ): MaybePromise<CountedSlot<CountedRule>> =>
-    chain(slotFor(request, report), (slot) => ({ rule, maxAgeMs, ...slot }));
-  const slot: SlotLimit = {
-    rule,
-    turn: 0,
-    endsByItself: maxAgeMs < Infinity,
-    enter: (request, report) =>
-      chain(countedFor(request, report), (asked) => enterSlot(slots, asked)),
-    look: (request) => chain(countedFor(request), (asked) => lookAtSlot(slots, asked)),
-  };
-  return new OneLimit({ slots: [slot] });
+  const endsByItself = maxAgeMs < Infinity;
+  return new OneLimit({ slots: [{ rule, order: 0, endsByItself, ...counting }] });
 }
 
 /** Where requests are counted, and what each of them takes. */
-interface Counting {
-  readonly slots: Slots;
-  slotFor(
-    request: GatewayRequest,
-    report?: Report,
-  ): MaybePromise<Omit<CountedSlot<CountedRule>, "rule" | "maxAgeMs">>;
-}
+type Counting = Pick<SlotLimit, "slots" | "slotFor">;
 
-function byActor(limit: number, options: ConnectionsOptions, clock: Clock): Counting {
+function byActor(
+  limit: number,
+  options: ConnectionsOptions,
+  clock: Clock,
+  maxAgeMs: number,
+): Counting {
   const { trustedProxies, ipv6Prefix, actorTimeoutMs = 5000, limiter } = options;
   const address = fromAddress({ trustedProxies, ipv6Prefix });
   const { actor = address } = options;
-  const safeActor = guarded("the actor of limitConnections", actor, actorTimeoutMs, clock);
+  const safeActor = guarded("the actor of limitConnections", actor, {
+    timeoutMs: actorTimeoutMs,
+    clock,
+  });
   return {
     slots:
       limiter === undefined
         ? new OwnSlots(clock)
         : new LeasedSlots((key, most) => limiter(keyOf(key, "global"), most), clock),
-    slotFor: (request, report) =>
-      chain(safeActor(request, report), (value) => {
-        const key = localKey(value, address, request);
-        return { actor: key, key, limit };
+    slotFor: (call) =>
+      chain(safeActor(call), (value) => {
+        const key = localKey(value, address, call.request);
+        return { actor: key, key, limit, maxAgeMs };
       }),
   };
 }
@@ -146,7 +133,12 @@ function byActor(limit: number, options: ConnectionsOptions, clock: Clock): Coun
 /** The options that have no meaning where the requests of all actors are counted together. */
 const OF_ACTORS = ["actor", "trustedProxies", "ipv6Prefix", "actorTimeoutMs", "limiter"] as const;
 
-function allTogether(limit: AdaptiveLimit, options: ConnectionsOptions, clock: Clock): Counting {
+function allTogether(
+  limit: AdaptiveLimit,
+  options: ConnectionsOptions,
+  clock: Clock,
+  maxAgeMs: number,
+): Counting {
   const ofActors = OF_ACTORS.find((option) => options[option] !== undefined);
   if (ofActors !== undefined) {
     throw new TypeError(`an adaptive limit counts all requests together: leave out ${ofActors}`);
@@ -154,10 +146,11 @@ function allTogether(limit: AdaptiveLimit, options: ConnectionsOptions, clock: C
   const slots = new LearnedSlots(limit, clock);
   return {
     slots,
-    slotFor: (request) => ({
+    slotFor: ({ request }) => ({
       actor: "all",
       key: "all",
       limit: slots.limit,
+      maxAgeMs,
       onAnswered: request.onAnswered?.bind(request),
     }),
   };

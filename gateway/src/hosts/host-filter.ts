@@ -15,7 +15,7 @@ import type { Checker, CheckResult, Pace } from "../answers/checker.ts";
 import { fieldsOf } from "../answers/fields.ts";
 import { type Checks, checkOptions, functionOr, show } from "../ground/check.ts";
 import { isThenable, type MaybePromise } from "../ground/maybe-promise.ts";
-import type { GatewayRequest } from "../request.ts";
+import type { GatewayRequest, Report } from "../request.ts";
 import type { Host, HostRequest, Passage } from "./host.ts";
 import { warnOfSecondUse } from "./second-use.ts";
 
@@ -87,7 +87,7 @@ export class HostFilter<Call, Result = void> {
   readonly #style: AnswerStyle;
   readonly #onError: OnError | ((error: unknown, request: GatewayRequest) => MaybePromise<OnError>);
   /** Receives errors that do not change the action. */
-  readonly #report: ((error: unknown, request: GatewayRequest) => void) | undefined;
+  readonly #report: Report | undefined;
   readonly #isLimit: boolean;
 
   /**

@@ -8,7 +8,7 @@ import {
   systemClock,
 } from "smooth-limiter";
 import type { Actor } from "../actors/actor.ts";
-import { guarded, type Report } from "../actors/guarded.ts";
+import { guarded } from "../actors/guarded.ts";
 import { keyOf } from "../actors/key.ts";
 import type { Checker } from "../answers/checker.ts";
 import {
@@ -23,7 +23,7 @@ import {
 import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { PaceLimit } from "../pipeline/limit.ts";
 import { OneLimit } from "../pipeline/one-limit.ts";
-import type { GatewayRequest } from "../request.ts";
+import type { CheckCall } from "../request.ts";
 
 export interface LimitRateOptions {
   /** Bytes per second, above 0. Required unless `limiter` is given. */
@@ -79,8 +79,7 @@ export function limitRate(options: LimitRateOptions): Checker {
   const { afterBytes = 0, clock = systemClock } = options;
   const limiterOf = limiters(options, clock);
   const pace: PaceLimit = {
-    pace: (request, report) =>
-      chain(limiterOf(request, report), (limiter) => ({ limiter, afterBytes })),
+    pace: (call) => chain(limiterOf(call), (limiter) => ({ limiter, afterBytes })),
   };
   return new OneLimit({ paces: [pace] });
 }
@@ -88,13 +87,14 @@ export function limitRate(options: LimitRateOptions): Checker {
 function limiters(
   { bytesPerSecond, actor, limiter }: LimitRateOptions,
   clock: Clock,
-): (request: GatewayRequest, report?: Report) => MaybePromise<Limiter> {
+): (call: CheckCall) => MaybePromise<Limiter> {
   if ((bytesPerSecond === undefined) === (limiter === undefined)) {
     throw new TypeError("limitRate needs bytesPerSecond or limiter, and not both");
   }
-  const actorOf = actor && guarded("the actor of limitRate", actor, ACTOR_TIMEOUT_MS, clock);
-  const by = (of: (actor: string) => Limiter) => (request: GatewayRequest, report?: Report) =>
-    chain(actorOf?.(request, report), (value = "") => of(value));
+  const actorOf =
+    actor && guarded("the actor of limitRate", actor, { timeoutMs: ACTOR_TIMEOUT_MS, clock });
+  const by = (of: (actor: string) => Limiter) => (call: CheckCall) =>
+    chain(actorOf?.(call), (value = "") => of(value));
   if (typeof limiter === "function") return by(limiter);
   if (limiter !== undefined) return () => limiter;
   const permitsPerSecond = bytesPerSecond as number;

@@ -4,7 +4,7 @@
  */
 import { type Limiter, PermitsExceedCapacityError, systemClock } from "smooth-limiter";
 import { type AddressActor, fromAddress } from "../actors/address.ts";
-import { detachable, type GuardedCall, guardedCall, type Report } from "../actors/guarded.ts";
+import { detachable, type GuardedCall, guardedCall } from "../actors/guarded.ts";
 import { localKey } from "../actors/key.ts";
 import type { Checker, CheckResult } from "../answers/checker.ts";
 import { COUNTS } from "../answers/counted.ts";
@@ -12,7 +12,7 @@ import { checkOptions, show } from "../ground/check.ts";
 import { chain, isThenable, type MaybePromise, orElse } from "../ground/maybe-promise.ts";
 import type { Charge, Passed } from "../pipeline/limit.ts";
 import { Pipeline } from "../pipeline/pipeline.ts";
-import type { GatewayRequest } from "../request.ts";
+import type { CheckCall, GatewayRequest, Report } from "../request.ts";
 import { type CountedRule, NO_RULE, stated, verdictOfOne } from "../verdict.ts";
 import {
   checkDecision,
@@ -57,8 +57,7 @@ type Limit = Charge["limit"];
 
 /** A request, and what it was found to ask for. */
 interface Asked {
-  readonly request: GatewayRequest;
-  readonly report: Report | undefined;
+  readonly call: CheckCall;
   readonly key: string;
   /** In permits. */
   readonly cost: number;
@@ -108,6 +107,7 @@ export class OneCallLimit implements Checker {
     this.#longestWaitMs = maxWaitMs;
     this.#limits = new LimitOverride(limiter, clock);
     this.#address = fromAddress({ trustedProxies, ipv6Prefix });
+    const deadline = { timeoutMs, clock };
     const guard = <T>(
       of: keyof LimitOptions,
       call: unknown,
@@ -119,14 +119,13 @@ export class OneCallLimit implements Checker {
         name: of,
         instead: `the request ${instead}`,
         read,
-        timeoutMs,
-        clock,
+        ...deadline,
       });
     };
     const deciding = { timeoutMs: timeoutMs + maxWaitMs, clock };
     this.#pipeline = new Pipeline(deciding);
     const isKeyed = isByKey(limiter) || typeof limit === "function";
-    const byAddress: GuardedCall<string> = (request) => this.#address(request);
+    const byAddress: GuardedCall<string> = ({ request }) => this.#address(request);
     if (key !== undefined) this.#key = guard("key", key, "is counted by its address", readKey);
     else if (isKeyed) this.#key = byAddress;
     if (skip !== undefined) this.#skip = guard("skip", skip, "is counted", readSkip);
@@ -153,34 +152,32 @@ export class OneCallLimit implements Checker {
   }
 
   check(request: GatewayRequest, report?: Report): MaybePromise<CheckResult> {
-    if (this.#skip === undefined) return this.#ask(request, report);
-    return chain(this.#skip(request, report), (skips) =>
-      skips === true ? NO_RULE : this.#ask(request, report),
-    );
+    const call: CheckCall = { request, report };
+    if (this.#skip === undefined) return this.#ask(call);
+    return chain(this.#skip(call), (skips) => (skips === true ? NO_RULE : this.#ask(call)));
   }
 
-  #ask(request: GatewayRequest, report: Report | undefined): MaybePromise<CheckResult> {
-    const key = this.#key?.(request, report);
-    const cost = this.#costOf?.(request, report);
-    const limit = this.#limitOf?.(request, report);
+  #ask(call: CheckCall): MaybePromise<CheckResult> {
+    const key = this.#key?.(call);
+    const cost = this.#costOf?.(call);
+    const limit = this.#limitOf?.(call);
     if (key instanceof Promise || cost instanceof Promise || limit instanceof Promise) {
       return Promise.all([key, cost, limit]).then(([value, permits, most]) =>
-        this.#take(value, permits, most, request, report),
+        this.#take(call, value, permits, most),
       );
     }
-    return this.#take(key, cost, limit, request, report);
+    return this.#take(call, key, cost, limit);
   }
 
   #take(
+    call: CheckCall,
     value: string | undefined,
     cost = this.#cost,
     limit = this.#fixedLimit,
-    request: GatewayRequest,
-    report: Report | undefined,
   ): MaybePromise<CheckResult> {
     if (cost === 0) return NO_RULE;
-    const key = this.#keyFor(value, request);
-    const asked = { request, report, key, cost };
+    const key = this.#key === undefined ? "" : localKey(value, this.#address, call.request);
+    const asked = { call, key, cost };
     if (limit === undefined || limit === null) return this.#takeFrom(this.limiter, asked);
     if (typeof limit !== "number") return this.#takeFromGiven(limit, asked);
     if (limit === 0) return never(key, 0, this.#usual);
@@ -199,7 +196,7 @@ export class OneCallLimit implements Checker {
     limit: Exclude<RequestLimit, number | null | undefined>,
     asked: Asked,
   ): MaybePromise<CheckResult> {
-    const { request, report } = asked;
+    const { call } = asked;
     let result: (() => LimitVerdict) | undefined;
     const attempt = () =>
       orElse(
@@ -209,13 +206,13 @@ export class OneCallLimit implements Checker {
           }),
         (error) => {
           // a client that leaves while its request waits is no failure
-          if (!request.signal?.aborted) throw error;
+          if (!call.request.signal?.aborted) throw error;
           result = () => {
             throw error;
           };
         },
       );
-    return chain(this.#tryGiven(request, report, attempt), () =>
+    return chain(this.#tryGiven(call, attempt), () =>
       result === undefined ? this.#takeFrom(this.limiter, asked) : result(),
     );
   }
@@ -223,11 +220,11 @@ export class OneCallLimit implements Checker {
   /** @param ratio how many permits of the limiter are one of the request's */
   #takeFrom(
     source: Limiter | LimiterByKey,
-    { request, report, key, cost }: Asked,
+    { call, key, cost }: Asked,
     ratio = 1,
   ): MaybePromise<LimitVerdict> {
     const limit = this.#limitFor((this.#costOf === undefined ? cost : 1) * ratio);
-    const passed = request.onAnswered && this.#settling;
+    const passed = call.request.onAnswered && this.#settling;
     try {
       const charge = {
         limit,
@@ -239,7 +236,7 @@ export class OneCallLimit implements Checker {
         passed,
         read: checkDecision,
       };
-      const verdict = this.#pipeline.take(charge, request, report);
+      const verdict = this.#pipeline.take(charge, call);
       if (!(verdict instanceof Promise)) return limitVerdict(verdict, key);
       return verdict.then(
         (known) => limitVerdict(known, key),
@@ -248,11 +245,6 @@ export class OneCallLimit implements Checker {
     } catch (error) {
       return this.#refuse(key, limit, error);
     }
-  }
-
-  #keyFor(value: string | undefined, request: GatewayRequest): string {
-    if (this.#key === undefined) return "";
-    return localKey(value, this.#address, request);
   }
 
   /** Refuses a request that could never pass: an error would let it pass. */
@@ -287,13 +279,14 @@ function never(key: string, limit: number, { rule }: Limit): LimitVerdict {
 
 /** Gives the permits back when the request was answered and does not count. */
 function settling(counts: (status: number, raw: unknown) => unknown): Passed {
-  return (_, undo, request, report) => (status) => {
-    const settle = async () => {
-      if (status === undefined) return;
-      const counted = counts(status, request.raw);
-      // a promise, which the types do not allow, must not reject without a handler
-      if (!(isThenable(counted) ? await counted : counted)) await undo();
+  return (_, undo, { request, report }) =>
+    (status) => {
+      const settle = async () => {
+        if (status === undefined) return;
+        const counted = counts(status, request.raw);
+        // a promise, which the types do not allow, must not reject without a handler
+        if (!(isThenable(counted) ? await counted : counted)) await undo();
+      };
+      settle().catch((error: unknown) => report?.(error, request));
     };
-    settle().catch((error: unknown) => report?.(error, request));
-  };
 }

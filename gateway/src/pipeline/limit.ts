@@ -3,12 +3,11 @@
  * connections that was given in one call. RuleLimiters are asked in stages: `Stages`.
  */
 import type { Decision, Limiter } from "smooth-limiter";
-import type { Report } from "../actors/guarded.ts";
 import type { Pace } from "../answers/checker.ts";
 import type { MaybePromise } from "../ground/maybe-promise.ts";
-import type { GatewayRequest } from "../request.ts";
-import type { Slot } from "../slots.ts";
-import type { CountedRule, Outcome } from "../verdict.ts";
+import type { CheckCall } from "../request.ts";
+import type { SlotOptions, Slots } from "../slots.ts";
+import type { CountedRule } from "../verdict.ts";
 
 /** The limits that apply to a request, in the order in which they are asked. */
 export interface Stages<R extends CountedRule = CountedRule> {
@@ -23,19 +22,12 @@ export interface Stages<R extends CountedRule = CountedRule> {
 export interface SlotLimit<R extends CountedRule = CountedRule> {
   readonly rule: R;
   /** RuleLimiters with a lower number are asked first: they hold no slots while others are asked that take longer. */
-  readonly turn: number;
+  readonly order: number;
   /** Whether a slot is free again after some time: needed where a server does not report the end of a request. */
   readonly endsByItself: boolean;
-  /** Takes a slot. @returns undefined if the limit does not apply, or is a shadow that could not be asked */
-  enter(request: GatewayRequest, report?: Report): MaybePromise<Entered<R> | undefined>;
-  /** Returns the outcome that `enter` would have now. */
-  look(request: GatewayRequest): MaybePromise<Outcome<R> | undefined>;
-}
-
-export interface Entered<R extends CountedRule = CountedRule> {
-  readonly outcome: Outcome<R>;
-  /** Undefined: none was free. */
-  readonly slot: Slot | undefined;
+  readonly slots: Slots;
+  /** Returns the slot that a request asks for; undefined if the limit does not apply to it. */
+  slotFor(call: CheckCall): MaybePromise<SlotOptions | undefined>;
 }
 
 export interface PermitLimit<R extends CountedRule = CountedRule> {
@@ -43,7 +35,7 @@ export interface PermitLimit<R extends CountedRule = CountedRule> {
   /** How long a request waits instead of being refused, ms. */
   readonly longestWaitMs: number;
   /** @returns undefined if the limit does not apply to the request, for example because it costs nothing */
-  charge(request: GatewayRequest, report?: Report): MaybePromise<Charge<R> | undefined>;
+  charge(call: CheckCall): MaybePromise<Charge<R> | undefined>;
 }
 
 /** What a request asks of one limit. */
@@ -73,13 +65,12 @@ export interface Charge<R extends CountedRule = CountedRule> {
 export type Passed = (
   decision: Decision,
   undo: () => MaybePromise<void>,
-  request: GatewayRequest,
-  report: Report | undefined,
+  call: CheckCall,
 ) => Answered | undefined;
 
 export type Answered = (status: number | undefined) => void;
 
 export interface PaceLimit {
   /** @returns undefined if the limit does not apply to the request */
-  pace(request: GatewayRequest, report?: Report): MaybePromise<Pace | undefined>;
+  pace(call: CheckCall): MaybePromise<Pace | undefined>;
 }

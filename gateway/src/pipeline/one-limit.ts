@@ -1,7 +1,6 @@
-import type { Report } from "../actors/guarded.ts";
 import type { Checker } from "../answers/checker.ts";
 import type { MaybePromise } from "../ground/maybe-promise.ts";
-import type { GatewayRequest } from "../request.ts";
+import type { GatewayRequest, Report } from "../request.ts";
 import type { CountedRule, Verdict } from "../verdict.ts";
 import type { Stages } from "./limit.ts";
 import { Pipeline } from "./pipeline.ts";
@@ -16,6 +15,6 @@ export class OneLimit implements Checker {
   }
 
   check(request: GatewayRequest, report?: Report): MaybePromise<Verdict<CountedRule>> {
-    return this.#pipeline.check<CountedRule>(this.#stages, request, report);
+    return this.#pipeline.check<CountedRule>(this.#stages, { request, report });
   }
 }

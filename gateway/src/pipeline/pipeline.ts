@@ -18,10 +18,9 @@ import {
   TooManyKeysError,
   takeFromAll,
 } from "smooth-limiter";
-import type { Report } from "../actors/guarded.ts";
 import { all, chain, ignoreFailure, type MaybePromise, orElse } from "../ground/maybe-promise.ts";
 import { type Deadline, within } from "../ground/within.ts";
-import type { GatewayRequest } from "../request.ts";
+import type { CheckCall, GatewayRequest } from "../request.ts";
 import {
   type CountedRule,
   isRefusal,
@@ -33,7 +32,7 @@ import {
   withWait,
 } from "../verdict.ts";
 import type { Answered, Charge, PaceLimit, SlotLimit, Stages } from "./limit.ts";
-import { inTurn, SlotClaim } from "./slot-claim.ts";
+import { lookAtSlots, SlotClaim } from "./slot-claim.ts";
 
 export class Pipeline {
   readonly #waiting = new Set<Reservation>();
@@ -47,45 +46,37 @@ export class Pipeline {
 
   check<R extends CountedRule>(
     { slots, permits, paces }: Stages<R>,
-    request: GatewayRequest,
-    report?: Report,
+    call: CheckCall,
   ): MaybePromise<Verdict<R>> {
     const verdict =
       slots.length === 0
-        ? this.#decide(permits, request, report)
-        : this.#enter<R>(new SlotClaim(request, report), slots, () =>
-            this.#decide(permits, request, report),
-          );
+        ? this.#decide(permits, call)
+        : this.#enter(slots, call, () => this.#decide(permits, call));
     if (paces.length === 0) return verdict;
-    return chain(verdict, (known) => withPaces<R>(paces, known, request, report));
+    return chain(verdict, (known) => withPaces<R>(paces, known, call));
   }
 
   /** Returns what `check` would return now, without charging any limit. */
   peek<R extends CountedRule>(
     { slots, permits }: Stages<R>,
-    request: GatewayRequest,
+    call: CheckCall,
   ): MaybePromise<Verdict<R>> {
     const decide = (before: readonly Outcome<R>[]) =>
-      chain(all(permits.map((limit) => limit.charge(request))), (charges) =>
+      chain(all(permits.map((limit) => limit.charge(call))), (charges) =>
         chain(all(present(charges).map(lookAt)), (found) =>
           verdictOf([...before, ...found], 0, present(charges)),
         ),
       );
     if (slots.length === 0) return decide([]);
-    const looks = inTurn(slots, request).map((limit) => limit.look(request));
-    return chain(all(looks), (looked) => {
+    return chain(all(lookAtSlots(slots, call)), (looked) => {
       const outcomes = present(looked);
       return outcomes.some(isRefusal) ? verdictOf(outcomes) : decide(outcomes);
     });
   }
 
   /** Takes the permits of one charge, or refuses it. */
-  take<R extends CountedRule>(
-    charge: Charge<R>,
-    request: GatewayRequest,
-    report?: Report,
-  ): MaybePromise<Verdict<R>> {
-    return charge.isPlain ? this.#decideOne(charge) : this.#decideAll([charge], request, report);
+  take<R extends CountedRule>(charge: Charge<R>, call: CheckCall): MaybePromise<Verdict<R>> {
+    return charge.isPlain ? this.#decideOne(charge) : this.#decideAll([charge], call);
   }
 
   /** Asks a single limit: requests for one key that arrive together share one look at its state on Redis. */
@@ -116,13 +107,14 @@ export class Pipeline {
   }
 
   #enter<R extends CountedRule>(
-    claim: SlotClaim<R>,
     slots: readonly SlotLimit<R>[],
+    call: CheckCall,
     decide: () => MaybePromise<Verdict<R>>,
   ): MaybePromise<Verdict<R>> {
+    const claim = new SlotClaim<R>(call);
     return orElse(
       () =>
-        chain(claim.enter(slots), () => {
+        chain(claim.take(slots), () => {
           if (claim.isRefused) return verdictOf(claim.outcomes);
           return chain(decide(), (verdict) => {
             if (!verdict.allowed) claim.leave();
@@ -138,36 +130,33 @@ export class Pipeline {
 
   #decide<R extends CountedRule>(
     permits: Stages<R>["permits"],
-    request: GatewayRequest,
-    report?: Report,
+    call: CheckCall,
   ): MaybePromise<Verdict<R>> {
     const [first] = permits;
     if (first === undefined) return NO_RULE;
     if (permits.length === 1) {
-      const charge = first.charge(request, report);
+      const charge = first.charge(call);
       return charge instanceof Promise
-        ? charge.then((later) => this.#takeIf(later, request, report))
-        : this.#takeIf(charge, request, report);
+        ? charge.then((later) => this.#takeIf(later, call))
+        : this.#takeIf(charge, call);
     }
-    return chain(all(permits.map((limit) => limit.charge(request, report))), (charges) =>
-      this.#decideAll(present(charges), request, report),
+    return chain(all(permits.map((limit) => limit.charge(call))), (charges) =>
+      this.#decideAll(present(charges), call),
     );
   }
 
   #takeIf<R extends CountedRule>(
     charge: Charge<R> | undefined,
-    request: GatewayRequest,
-    report: Report | undefined,
+    call: CheckCall,
   ): MaybePromise<Verdict<R>> {
-    return charge === undefined ? NO_RULE : this.take(charge, request, report);
+    return charge === undefined ? NO_RULE : this.take(charge, call);
   }
 
   #decideAll<R extends CountedRule>(
     charges: readonly Charge<R>[],
-    request: GatewayRequest,
-    report?: Report,
+    call: CheckCall,
   ): MaybePromise<Verdict<R>> {
-    if (!charges.some((charge) => charge.closed)) return this.#take(charges, [], request, report);
+    if (!charges.some((charge) => charge.closed)) return this.#take(charges, [], call);
     return chain(all(charges.map((charge) => charge.closed?.())), (closed) => {
       const before: Outcome<R>[] = [];
       const open: Charge<R>[] = [];
@@ -177,7 +166,7 @@ export class Pipeline {
         else
           before.push({ rule: charge.limit.rule, actor: charge.actor, allowed: false, decision });
       });
-      return before.some(isRefusal) ? verdictOf(before) : this.#take(open, before, request, report);
+      return before.some(isRefusal) ? verdictOf(before) : this.#take(open, before, call);
     });
   }
 
@@ -185,8 +174,7 @@ export class Pipeline {
   #take<R extends CountedRule>(
     charges: readonly Charge<R>[],
     before: readonly Outcome<R>[],
-    request: GatewayRequest,
-    report?: Report,
+    call: CheckCall,
   ): MaybePromise<Verdict<R>> {
     if (charges.length === 0) return before.length === 0 ? NO_RULE : verdictOf(before);
     const taken = takeFromAll(
@@ -198,7 +186,7 @@ export class Pipeline {
       })),
     );
     return chain(taken instanceof Promise ? this.#inTime(taken) : taken, (result) =>
-      chain(this.#released(result, request), (waitedMs) => {
+      chain(this.#released(result, call.request), (waitedMs) => {
         const found = charges.map((charge, i): Outcome<R> | undefined => {
           const each = result.results[i];
           // a shadow rule that could not be asked
@@ -214,7 +202,7 @@ export class Pipeline {
           };
         });
         const undo = () => result.undo();
-        return chain(after(charges, found, undo, request, report), (outcomes) =>
+        return chain(after(charges, found, undo, call), (outcomes) =>
           verdictOf([...before, ...present(outcomes)], waitedMs, charges),
         );
       }),
@@ -255,9 +243,9 @@ function after<R extends CountedRule>(
   charges: readonly Charge<R>[],
   outcomes: readonly (Outcome<R> | undefined)[],
   undo: () => MaybePromise<void>,
-  request: GatewayRequest,
-  report: Report | undefined,
+  call: CheckCall,
 ): MaybePromise<readonly (Outcome<R> | undefined)[]> {
+  const { request } = call;
   const isRefused = outcomes.some((outcome) => outcome !== undefined && isRefusal(outcome));
   const settles = !isRefused && request.onAnswered !== undefined;
   const answered: Answered[] = [];
@@ -265,7 +253,7 @@ function after<R extends CountedRule>(
     const charge = charges[i];
     if (outcome === undefined || charge === undefined) return outcome;
     if (outcome.allowed) {
-      const settle = settles ? charge.passed?.(outcome.decision, undo, request, report) : undefined;
+      const settle = settles ? charge.passed?.(outcome.decision, undo, call) : undefined;
       if (settle !== undefined) answered.push(settle);
       return outcome;
     }
@@ -300,12 +288,11 @@ function lookAt<R extends CountedRule>(charge: Charge<R>): MaybePromise<Outcome<
 function withPaces<R extends CountedRule>(
   limits: readonly PaceLimit[],
   verdict: Verdict<R>,
-  request: GatewayRequest,
-  report?: Report,
+  call: CheckCall,
 ): MaybePromise<Verdict<R>> {
   // a response to HEAD has no body
-  if (!verdict.allowed || request.method === "HEAD") return verdict;
-  return chain(all(limits.map((limit) => limit.pace(request, report))), (paces) => {
+  if (!verdict.allowed || call.request.method === "HEAD") return verdict;
+  return chain(all(limits.map((limit) => limit.pace(call))), (paces) => {
     const known = present(paces);
     return known.length === 0 ? verdict : { ...verdict, paces: known };
   });

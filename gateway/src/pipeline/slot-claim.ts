@@ -1,42 +1,47 @@
-import type { Report } from "../actors/guarded.ts";
-import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
-import type { GatewayRequest } from "../request.ts";
-import type { Slot } from "../slots.ts";
-import { type CountedRule, isRefusal, type Outcome } from "../verdict.ts";
+import { chain, ignoreFailure, type MaybePromise } from "../ground/maybe-promise.ts";
+import type { CheckCall, GatewayRequest } from "../request.ts";
+import type { Slot, SlotOptions } from "../slots.ts";
+import { type CountedRule, isRefusal, type Outcome, RETRY_MS, stated } from "../verdict.ts";
 import type { SlotLimit } from "./limit.ts";
 
-/** A request on its way through the limits for connections. */
+/** The slots that a request takes. */
 export class SlotClaim<R extends CountedRule> {
   readonly outcomes: Outcome<R>[] = [];
-  readonly #request: GatewayRequest;
-  readonly #report: Report | undefined;
+  readonly #call: CheckCall;
   readonly #slots: Slot[] = [];
   isRefused = false;
 
-  constructor(request: GatewayRequest, report: Report | undefined) {
-    this.#request = request;
-    this.#report = report;
+  constructor(call: CheckCall) {
+    this.#call = call;
   }
 
-  /** Takes slots, which are free again when the request is over, whatever ends it. */
-  enter(limits: readonly SlotLimit<R>[]): MaybePromise<void> {
-    const turn = inTurn(limits, this.#request);
+  /** Takes slots one after the other, up to the first refusal. They are free again when the request is over. */
+  take(limits: readonly SlotLimit<R>[]): MaybePromise<void> {
+    const ordered = inOrder(limits, this.#call.request);
     const next = (at: number): MaybePromise<void> => {
-      const limit = turn[at];
+      const limit = ordered[at];
       if (limit === undefined || this.isRefused) return;
-      return chain(limit.enter(this.#request, this.#report), (entered) => {
-        if (entered !== undefined) this.#note(entered.outcome, entered.slot);
-        return next(at + 1);
-      });
+      return chain(this.#takeOne(limit), () => next(at + 1));
     };
     return next(0);
   }
 
-  #note(outcome: Outcome<R>, slot: Slot | undefined): void {
+  #takeOne(limit: SlotLimit<R>): MaybePromise<void> {
+    return chain(limit.slotFor(this.#call), (asked) => {
+      if (asked === undefined) return;
+      const note = (slot: Slot | undefined) => this.#note(limit.rule, asked, slot);
+      if (limit.rule.mode === "enforce") return chain(limit.slots.take(asked), note);
+      // a shadow that cannot be asked does not count
+      return ignoreFailure(() => chain(limit.slots.take(asked), note));
+    });
+  }
+
+  #note(rule: R, asked: SlotOptions, slot: Slot | undefined): void {
+    const outcome = outcomeOf(rule, asked, slot?.remaining);
     this.outcomes.push(outcome);
     if (slot !== undefined) {
       this.#slots.push(slot);
-      this.#request.onClose?.(slot.leave);
+      this.#call.request.onClose?.(slot.leave);
     } else if (isRefusal(outcome)) {
       this.isRefused = true;
       this.leave();
@@ -49,13 +54,45 @@ export class SlotClaim<R extends CountedRule> {
   }
 }
 
+/** Returns the outcomes that a claim would have now. */
+export function lookAtSlots<R extends CountedRule>(
+  limits: readonly SlotLimit<R>[],
+  call: CheckCall,
+): readonly MaybePromise<Outcome<R> | undefined>[] {
+  return inOrder(limits, call.request).map((limit) =>
+    chain(limit.slotFor(call), (asked) => asked && lookAtSlot(limit, asked)),
+  );
+}
+
+function lookAtSlot<R extends CountedRule>(
+  { rule, slots }: SlotLimit<R>,
+  asked: SlotOptions,
+): MaybePromise<Outcome<R>> {
+  const { key, limit } = asked;
+  return chain(slots.takenOf(key, limit), (taken) =>
+    outcomeOf(rule, asked, taken < limit ? limit - taken : undefined),
+  );
+}
+
 /** Returns the limits that can count the request, in the order in which they are asked. */
-export function inTurn<R extends CountedRule>(
+function inOrder<R extends CountedRule>(
   limits: readonly SlotLimit<R>[],
   request: GatewayRequest,
 ): readonly SlotLimit<R>[] {
   // without a report of the end, and without an age, a slot would never be free again
   const isReported = request.onClose !== undefined;
   const applying = limits.filter(({ endsByItself }) => isReported || endsByItself);
-  return applying.length < 2 ? applying : [...applying].sort((a, b) => a.turn - b.turn);
+  return applying.length < 2 ? applying : [...applying].sort((a, b) => a.order - b.order);
+}
+
+/** @param remaining how many more slots are free; undefined if there was none for the request */
+function outcomeOf<R extends CountedRule>(
+  rule: R,
+  { actor, limit }: SlotOptions,
+  remaining: number | undefined,
+): Outcome<R> {
+  const allowed = remaining !== undefined;
+  const waitMs = allowed ? 0 : RETRY_MS;
+  const decision = stated(rule.name, allowed, { limit, remaining: remaining ?? 0, waitMs });
+  return { rule, actor, allowed, decision };
 }

@@ -1,8 +1,8 @@
 /** What a request costs, in permits: computed by a function of the application. */
-import type { Clock } from "smooth-limiter";
 import { detachable, type GuardedCall, guardedCall } from "../actors/guarded.ts";
 import { atLeastZero, checkObject, show } from "../ground/check.ts";
 import type { MaybePromise } from "../ground/maybe-promise.ts";
+import type { Deadline } from "../ground/within.ts";
 import type { GatewayRequest } from "../request.ts";
 
 /**
@@ -48,17 +48,12 @@ export function checkCosts(costs: unknown): void {
   }
 }
 
-export function guardedCost(
-  name: string,
-  cost: Cost,
-  timeoutMs: number,
-  clock: Clock,
-): GuardedCost {
+export function guardedCost(name: string, cost: Cost, deadline: Deadline): GuardedCost {
   const what = `costs.${name}`;
   const read = (value: unknown) => atLeastZero(`the result of ${what}`, value);
   const [estimate, settle] =
     typeof cost === "function" ? [cost, undefined] : [cost.estimate, cost.settle];
-  const common = { read, timeoutMs, clock };
+  const common = { read, ...deadline };
   return {
     estimate: guardedCall((request) => estimate(detachable(request)), {
       ...common,
