@@ -46,7 +46,7 @@ export const ANSWER_OPTIONS: Checks<AnswerOptions> = {
         `headers must be a dialect, an array of them or false, got ${show(headers)}`,
       );
     }
-    for (const dialect of [headers || []].flat()) checkDialect(name, dialect);
+    for (const dialect of headers === false ? [] : [headers].flat()) checkDialect(name, dialect);
   },
   answer: checkFunction,
 };
