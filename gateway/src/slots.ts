@@ -5,8 +5,11 @@ import type { GatewayRequest } from "./request.ts";
 
 /** What is needed of a `RedisConcurrencyLimiter`, or of a `ConcurrencyLimiter`. */
 export interface SharedSlots {
+  /** Returns a slot, or undefined if none is free. */
   tryAcquire(): MaybePromise<{ release(): MaybePromise<void> } | undefined>;
+  /** Returns how many slots are held. */
   peek?(): MaybePromise<{ readonly active: number }>;
+  /** Frees what it holds. */
   close?(): Promise<void>;
 }
 

@@ -21,6 +21,7 @@ import type { SlotLimit } from "../pipeline/limit.ts";
 import { OneLimit } from "../pipeline/one-limit.ts";
 import { LeasedSlots, OwnSlots, type SharedSlots } from "../slots.ts";
 
+/** The options of `limitConnections`. */
 export interface ConnectionsOptions {
   /**
    * The actor by which requests are counted. Default: the client's address. Requests without a value

@@ -2,6 +2,7 @@ import { type Checks, checkFunction, checkOptions, checkText, show } from "../gr
 import { EVERY_MS, POLL_OPTIONS, type PollOptions, poll, TIMEOUT_MS, within } from "./poll.ts";
 import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 
+/** The options of `urlSource`. */
 export interface UrlSourceOptions extends PollOptions {
   /** Header fields to send, such as `authorization`. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
