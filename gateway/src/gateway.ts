@@ -32,7 +32,10 @@ export interface Gateway {
    * @throws (or rejects) the signal's own reason if the client disconnected while it waited,
    *   ReservationCancelledError if the gateway was closed meanwhile, or StoreUnavailableError
    */
-  check(request: GatewayRequest, report?: Report): Verdict | Promise<Verdict>;
+  check(
+    request: GatewayRequest,
+    report?: (error: unknown, request: GatewayRequest) => void,
+  ): Verdict | Promise<Verdict>;
 
   /**
    * Returns the verdict that `check` would give now, and charges no rule. A request that would have
