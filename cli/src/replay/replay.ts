@@ -13,13 +13,13 @@ import {
 import { htmlReport } from "../report/html.ts";
 import type { Replayed } from "../report/report.ts";
 import { textReport } from "../report/text.ts";
-import { some } from "../words.ts";
+import { number, some } from "../words.ts";
 import { InOrder } from "./in-order.ts";
-import { readLines } from "./lines.ts";
+import { LONGEST_LINE, readLines } from "./lines.ts";
 import { seemsForwarded } from "./log-client.ts";
 import { type Fields, LogEntry, readLine, type Unread } from "./log-entry.ts";
 import { zoneMinutesOf } from "./log-time.ts";
-import { Progress } from "./progress.ts";
+import { note, progressBar } from "./progress.ts";
 import { Simulation } from "./simulation.ts";
 
 export interface ReplayOptions {
@@ -107,7 +107,8 @@ async function playLog(
   io: Io,
 ): Promise<Replayed> {
   const order = new InOrder(holdMs, spread);
-  const bar = new Progress(await sizeOf(logPath), progress ? io.stderr : undefined);
+  const size = await sizeOf(logPath);
+  const bar = progressBar(size, io.stderr);
   let simulation: Simulation | undefined;
   let lines = 0;
   let unread = 0;
@@ -124,27 +125,29 @@ async function playLog(
   const { stackTraceLimit } = Error;
   // a full queue is an error inside the gateway; its stack trace would take longer than the request
   Error.stackTraceLimit = 0;
+  if (progress) bar.start(size ?? 0, 0, { lines });
   try {
-    for await (const batch of readLines(source, (bytes) => bar.read(bytes))) {
+    for await (const batch of readLines(source)) {
       for (const line of batch) {
         lines += 1;
-        if (line?.trim() === "") continue;
-        const entry = line === undefined ? TOO_LONG : readLine(line, fields, trustedProxies);
+        if (line.trim() === "") continue;
+        const isTooLong = line.length > LONGEST_LINE;
+        const entry = isTooLong ? TOO_LONG : readLine(line, fields, trustedProxies);
         if (entry instanceof LogEntry) {
-          zoneMinutes ??= zoneMinutesOf(line ?? "");
+          zoneMinutes ??= zoneMinutesOf(line);
           order.add(entry);
-          if (mayIgnoreList && lines <= LOOKED_AT && seemsForwarded(line ?? "")) {
+          if (mayIgnoreList && lines <= LOOKED_AT && seemsForwarded(line)) {
             mayIgnoreList = false;
-            bar.note(`${sourceName(logPath)}:${lines}: ${IGNORED_LIST}`, io.stderr);
+            note(`${sourceName(logPath)}:${lines}: ${IGNORED_LIST}`, bar, io.stderr);
           }
           continue;
         }
         unread += 1;
         if (unread > NAMED) continue;
         const where = `${sourceName(logPath)}:${lines}:${entry.column}`;
-        bar.note(`${where}: ${printable(entry.message.slice(0, 200))}`, io.stderr);
+        note(`${where}: ${printable(entry.message.slice(0, 200))}`, bar, io.stderr);
       }
-      bar.at(lines);
+      bar.update(source.bytesRead ?? 0, { lines: number(lines) });
       await play(order.due());
     }
     await play(order.rest());
