@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
-import { type CheckOptions, check } from "./check/check.ts";
+import type { CheckOptions } from "./check/check.ts";
 import { CliError, colorsOf, type Io, printable } from "./io.ts";
 import { repeatable, seconds, wholeNumber } from "./options.ts";
 import { addRedisCommands } from "./redis/program.ts";
 import { DEFAULT_FIELDS, type Fields } from "./replay/log-entry.ts";
-import { type ReplayOptions, replay } from "./replay/replay.ts";
+import type { ReplayOptions } from "./replay/replay.ts";
 
 const EXIT_CODES = `
 Exit codes:
@@ -40,7 +40,8 @@ const FINDINGS = 1;
 const CANNOT = 2;
 
 /**
- * Runs the command line.
+ * Runs the command line. Each command is loaded when it is used: the gateway, which `redis` does not need, takes
+ * longer to load than the help to print.
  *
  * @param args without the program's own name
  * @param io the input and output
@@ -93,6 +94,7 @@ function newProgram(io: Io, fail: () => void): Command {
     .option("--json", "the findings as JSON")
     .addHelpText("after", CHECK_HELP)
     .action(async (paths: readonly string[], options: CheckOptions) => {
+      const { check } = await import("./check/check.ts");
       if (!(await check(paths, options, io))) fail();
     });
 
@@ -128,6 +130,7 @@ function newProgram(io: Io, fail: () => void): Command {
     .option("--no-progress", "do not show progress on a terminal")
     .addHelpText("after", REPLAY_HELP)
     .action(async (rules: string, log: string, { field, hold, ...options }: ReplayFlags) => {
+      const { replay } = await import("./replay/replay.ts");
       const fields = withFields(field);
       await replay(rules, log, { ...options, fields, holdMs: hold * 1000 }, io);
     });
