@@ -37,7 +37,7 @@ ${EXIT_CODES}`;
 
 /** The exit codes: a command found something that its user must know; wrong usage, or a file that cannot be used. */
 const FINDINGS = 1;
-const CANNOT = 2;
+export const CANNOT = 2;
 
 /**
  * Runs the command line. Each command is loaded when it is used: the gateway, which `redis` does not need, takes

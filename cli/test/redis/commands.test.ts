@@ -434,6 +434,15 @@ test("watch connects again after an outage", async () => {
   assert.is((await cli([...args.slice(0, -1), "redis://127.0.0.1:1"])).code, 2);
 });
 
+test("watch ends when nobody reads any more", async () => {
+  const stdout = Object.assign(new PassThrough(), { isTTY: false });
+  const stderr = Object.assign(new PassThrough(), { isTTY: false });
+  stdout.once("data", () => stdout.emit("error", new Error("EPIPE")));
+  stdout.resume();
+  const args = ["redis", "watch", "--every", "1", "--url", url];
+  assert.is(await program(args, { stdin: Readable.from([]), stdout, stderr, env: {} }), 0);
+});
+
 test("watch that ends while the server is away has code 2", async () => {
   const server = await startRedis();
   const stdout = Object.assign(new PassThrough(), { isTTY: false });
