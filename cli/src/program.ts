@@ -18,22 +18,19 @@ const HELP = `
 Examples:
   $ smooth-limiter check rules.yaml
   $ smooth-limiter replay rules.yaml access.log --html report.html
-  $ smooth-limiter redis ls
-${EXIT_CODES}`;
+  $ smooth-limiter redis ls`;
 
 const CHECK_HELP = `
 Examples:
   $ smooth-limiter check --strict --redis rules.yaml
-  $ smooth-limiter check --actor tenant --cost tokens rules/*.yaml
-${EXIT_CODES}`;
+  $ smooth-limiter check --actor tenant --cost tokens rules/*.yaml`;
 
 const REPLAY_HELP = `
 Examples:
   $ smooth-limiter replay rules.yaml access.log.gz
   $ smooth-limiter replay rules.yaml - --html report.html < access.log
   $ smooth-limiter replay rules.yaml access.log --trusted-proxies 1
-  $ smooth-limiter replay rules.yaml app.jsonl --field time=at --field tenant=org.id
-${EXIT_CODES}`;
+  $ smooth-limiter replay rules.yaml app.jsonl --field time=at --field tenant=org.id`;
 
 /** The exit codes: a command found something that its user must know; wrong usage, or a file that cannot be used. */
 const FINDINGS = 1;
@@ -80,7 +77,8 @@ function newProgram(io: Io, fail: () => void): Command {
       getErrHasColors: () => colorsOf(io, io.stderr).isColorSupported,
     })
     .showHelpAfterError("(see smooth-limiter --help)")
-    .addHelpText("after", HELP);
+    .addHelpText("after", HELP)
+    .addHelpText("afterAll", EXIT_CODES);
 
   program
     .command("check")

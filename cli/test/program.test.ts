@@ -68,6 +68,8 @@ test("help and version go to stdout, with code 0", async () => {
     assert.match(out, /Exit codes:\n {2}0 {2}success/);
     assert.match(out, /may be repeated\s+\(default: none\)/);
   }
+  const limitKey = await cli(["redis", "set-limit-key", "--help"]);
+  assert.match(limitKey.out, /key +the limitKey in the code .*Exit codes:\n {2}0 {2}success/s);
   const version = await cli(["--version"]);
   assert.match(version.out, /^\d+\.\d+\.\d+\n$/);
   assert.equal([version.code, version.err], [0, ""]);

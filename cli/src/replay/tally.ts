@@ -180,13 +180,8 @@ export class Tally {
       hashKey === undefined
         ? actor
         : `#${createHmac("sha256", hashKey).update(actor).digest("hex").slice(0, 12)}`;
-    const isEmpty = this.#counts.requests === 0;
-    const spanMs = this.#lastMs - this.#firstMs;
-    return {
-      ...this.#counts,
-      firstMs: isEmpty ? 0 : this.#firstMs,
-      lastMs: isEmpty ? 0 : this.#lastMs,
-      rules: [...this.#rules.values()].map((rule) => rule.report(top, show, spanMs)),
-    };
+    const [firstMs, lastMs] = [this.#firstMs, this.#lastMs];
+    const rules = [...this.#rules.values()].map((rule) => rule.report(top, show, lastMs - firstMs));
+    return { ...this.#counts, firstMs, lastMs, rules };
   }
 }
