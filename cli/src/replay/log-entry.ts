@@ -1,9 +1,10 @@
 /** Converts a line of an access log to a request. */
+import type { GatewayRequest } from "smooth-limiter-gateway";
 import { clientOf, findClient, listedAddress, type Unread } from "./log-client.ts";
 import { parseClfTime, parseTime } from "./log-time.ts";
 
-/** A request from a log. */
-export interface LogEntry {
+/** A request from a log. Written out without spreads, which would take longer than the reading of the line. */
+export interface LogEntry extends GatewayRequest {
   /** Unix time, ms. */
   readonly atMs: number;
   readonly method: string;
@@ -15,6 +16,16 @@ export interface LogEntry {
   readonly actors: Readonly<Record<string, string | undefined>>;
   /** Of the response; undefined if the log does not say it. */
   readonly status: number | undefined;
+}
+
+/** A log contains no header fields. */
+export function header(): undefined {
+  return undefined;
+}
+
+/** The line was written when the request was over: rules that count failures see its status. */
+export function onAnswered(this: LogEntry, answered: (status?: number) => void): void {
+  answered(this.status);
 }
 
 /** The field names of JSON lines for each property; dots separate the names of nested objects. */
@@ -92,10 +103,15 @@ function readCombined(line: string, trustedProxies: number): LogEntry | Unread {
   }
   const list = trustedProxies > 0 ? FORWARDED.exec(line.slice(all.length))?.[1] : undefined;
   return {
-    ...{ atMs, method, url, isCoarse: true },
+    atMs,
+    method,
+    url,
+    isCoarse: true,
     remoteAddress: (list && listedAddress(list, trustedProxies)) ?? known(client.address),
     actors: { account: known(client.user) },
     status: statusOf(status),
+    header,
+    onAnswered,
   };
 }
 
@@ -147,10 +163,15 @@ function readJson(line: string, fields: Fields, trustedProxies: number): LogEntr
   // Caddy logs each header field as an array
   const list = trustedProxies > 0 ? String(pick(data, fields.forwarded) ?? "") : "";
   return {
-    ...{ atMs, method, url, isCoarse: isWholeSeconds(time) },
+    atMs,
+    method,
+    url,
+    isCoarse: isWholeSeconds(time),
     remoteAddress: listedAddress(list, trustedProxies) ?? known(client.address),
     actors,
     status: statusOf(textOf(pick(data, fields.status))),
+    header,
+    onAnswered,
   };
 }
 

@@ -1,10 +1,4 @@
-import {
-  createGateway,
-  fromAddress,
-  type Gateway,
-  type GatewayRequest,
-  type RequestRule,
-} from "smooth-limiter-gateway";
+import { createGateway, fromAddress, type Gateway, type RequestRule } from "smooth-limiter-gateway";
 import type { LogEntry } from "./log-entry.ts";
 import { Tally } from "./tally.ts";
 import { VirtualClock } from "./virtual-clock.ts";
@@ -41,10 +35,7 @@ export class Simulation {
       actors: {
         device: fromAddress({ names: true }),
         ...Object.fromEntries(
-          actors.map((name) => [
-            name,
-            (request) => (request as GatewayRequest & LogEntry).actors[name],
-          ]),
+          actors.map((name) => [name, (request) => (request as LogEntry).actors[name]]),
         ),
       },
     });
@@ -71,13 +62,7 @@ export class Simulation {
   #ask(entry: LogEntry): void {
     const { tally } = this;
     const cameMs = this.#clock.epochMs + this.#clock.now();
-    const answer = this.#gateway.check({
-      ...entry,
-      // a log contains no header fields
-      header: () => undefined,
-      // the line was written when the request was over: rules that count failures see its status
-      onAnswered: (answered) => answered(entry.status),
-    });
+    const answer = this.#gateway.check(entry);
     if (answer instanceof Promise) {
       answer.then(
         (verdict) => tally.add(verdict, cameMs, entry.actors),

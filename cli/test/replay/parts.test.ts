@@ -5,7 +5,7 @@ import * as assert from "uvu/assert";
 import { runs, suite } from "../../../test/support/suite.ts";
 import { InOrder } from "../../src/replay/in-order.ts";
 import { LONGEST_LINE, readLines } from "../../src/replay/lines.ts";
-import type { LogEntry } from "../../src/replay/log-entry.ts";
+import { header, type LogEntry, onAnswered } from "../../src/replay/log-entry.ts";
 import { TimeSeries } from "../../src/replay/time-series.ts";
 import { VirtualClock } from "../../src/replay/virtual-clock.ts";
 import { WindowPeak } from "../../src/replay/window-peak.ts";
@@ -72,7 +72,7 @@ test("lines: of one that is too long only the beginning is kept, however it ends
 
 const entry = (atMs: number, name = "", isCoarse = false): LogEntry => ({
   ...{ atMs, method: "GET", url: `/${name}`, isCoarse, actors: {} },
-  ...{ remoteAddress: undefined, status: undefined },
+  ...{ remoteAddress: undefined, status: undefined, header, onAnswered },
 });
 
 const played = (order: InOrder, entries: readonly LogEntry[]) => [
