@@ -190,11 +190,17 @@ export class ConcurrencyLimiter implements Counted {
       signal?.throwIfAborted();
       const slots = this.#amount(asked);
       const fairEntry = this.#order.entryOf(options, slots);
-      const now = this.#queue.now();
-      if (this.#queue.grant(now, slots, Infinity, fairEntry)) {
+      if (this.#queue.grant(slots, fairEntry)) {
         resolve(this.#leaseAtOnce(slots));
       } else if (this.#hasRoom(slots, this.#options.onFull)) {
-        const caller = [this.#callStats, now, slots, signal, fairEntry, resolve] as const;
+        const caller = [
+          this.#callStats,
+          this.#queue.last,
+          slots,
+          signal,
+          fairEntry,
+          resolve,
+        ] as const;
         this.#queue.add(new LeaseCaller(this.#lease, ...caller));
       } else {
         this.#callStats.refused(slots, "queue-full");
@@ -241,8 +247,7 @@ export class ConcurrencyLimiter implements Counted {
   /** Takes slots if they are free now; reports no refusal. */
   #take(slots: number, share?: ShareOptions): Lease | undefined {
     const fairEntry = this.#order.entryOf(share, slots);
-    const isGranted = this.#queue.grant(this.#queue.now(), slots, Infinity, fairEntry);
-    return isGranted ? this.#leaseAtOnce(slots) : undefined;
+    return this.#queue.grant(slots, fairEntry) ? this.#leaseAtOnce(slots) : undefined;
   }
 
   #tryWithin<T = Lease>(
@@ -256,15 +261,15 @@ export class ConcurrencyLimiter implements Counted {
       signal?.throwIfAborted();
       const slots = this.#amount(asked);
       const fairEntry = this.#order.entryOf(shareIn(wait), slots);
-      const now = this.#queue.now();
       const refuse = (reason: RefusedMessage["reason"]) => {
         this.#callStats.refused(slots, reason);
         resolve(undefined);
       };
-      if (this.#queue.grant(now, slots, Infinity, fairEntry)) resolve(this.#leaseAtOnce(slots));
+      if (this.#queue.grant(slots, fairEntry)) resolve(this.#leaseAtOnce(slots));
       else if (micros === 0) refuse("too-long");
       else if (!this.#hasRoom(slots)) refuse("queue-full");
       else {
+        const now = this.#queue.last;
         const caller = [
           this.#callStats,
           now,
@@ -331,7 +336,7 @@ export class ConcurrencyLimiter implements Counted {
       status: (slots, share) => {
         const fairEntry = this.#order.entryOf(share, slots);
         const now = this.#queue.now();
-        const isFree = this.#queue.instant(now, slots, fairEntry) <= now;
+        const isFree = this.#queue.estimate(slots, fairEntry).instant <= now;
         return { limit: this.limit, active: this.active, isFree };
       },
       take: (slots, share) => this.#take(slots, share),

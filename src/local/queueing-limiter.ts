@@ -90,11 +90,9 @@ export class QueueingLimiter implements SharedLimiter, Counted {
       signal?.throwIfAborted();
       const amount = this.#queue.supply.amount(permits);
       const fairEntry = this.#order.entryOf(options, amount);
-      const now = this.#queue.now();
-      if (this.#grants(now, amount, fairEntry)) return AT_ONCE;
-      if (!this.#hasRoom(now, amount, this.#options.onFull))
-        this.#refuseFull(now, amount, fairEntry);
-      return this.#wait(now, amount, fairEntry, signal);
+      if (this.#grants(amount, fairEntry)) return AT_ONCE;
+      if (!this.#hasRoom(amount, this.#options.onFull)) this.#refuseFull(amount, fairEntry);
+      return this.#wait(amount, fairEntry, signal);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -102,7 +100,6 @@ export class QueueingLimiter implements SharedLimiter, Counted {
 
   /** A method of its own, because a closure in `acquire` would be allocated at every call. */
   #wait<Answer extends number | boolean>(
-    now: number,
     amount: Amount,
     fairEntry: FairEntry<Waiter> | undefined,
     signal: AbortSignal | undefined,
@@ -110,7 +107,15 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   ): Promise<Answer> {
     return new Promise((resolve) => {
       this.#queue.add(
-        new LocalCaller(this.#callStats, now, amount, signal, fairEntry, resolve, deadline),
+        new LocalCaller(
+          this.#callStats,
+          this.#queue.last,
+          amount,
+          signal,
+          fairEntry,
+          resolve,
+          deadline,
+        ),
       );
     });
   }
@@ -127,9 +132,8 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     if (isTryOptions(permits)) return this.#tryWithin(1, permits);
     const amount = this.#queue.supply.amount(permits);
     const fairEntry = this.#order.entryOf(undefined, amount);
-    const now = this.#queue.now();
-    if (this.#grants(now, amount, fairEntry)) return true;
-    this.#refused(now, amount, fairEntry);
+    if (this.#grants(amount, fairEntry)) return true;
+    this.#refused(amount, fairEntry);
     return false;
   }
 
@@ -139,15 +143,14 @@ export class QueueingLimiter implements SharedLimiter, Counted {
       signal?.throwIfAborted();
       const amount = this.#queue.supply.amount(permits);
       const fairEntry = this.#order.entryOf(shareIn(wait), amount);
-      const now = this.#queue.now();
-      if (this.#grants(now, amount, fairEntry)) return Promise.resolve(true);
-      const deadline = now + micros;
-      const hasRoom = micros === 0 || this.#hasRoom(now, amount);
-      if (!hasRoom || Math.ceil(this.#queue.instant(now, amount, fairEntry)) > deadline) {
-        this.#refused(now, amount, fairEntry, hasRoom ? "too-long" : "queue-full");
+      if (this.#grants(amount, fairEntry)) return Promise.resolve(true);
+      const deadline = this.#queue.last + micros;
+      const hasRoom = micros === 0 || this.#hasRoom(amount);
+      if (!hasRoom || Math.ceil(this.#queue.estimate(amount, fairEntry).instant) > deadline) {
+        this.#refused(amount, fairEntry, hasRoom ? "too-long" : "queue-full");
         return Promise.resolve(false);
       }
-      return this.#wait(now, amount, fairEntry, signal, deadline);
+      return this.#wait(amount, fairEntry, signal, deadline);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -174,13 +177,13 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   ): LocalReservation {
     const amount = this.#queue.supply.amount(permits);
     const fairEntry = this.#order.entryOf(options, amount);
-    const now = this.#queue.now();
-    if (this.#grants(now, amount, fairEntry, sequence?.since)) {
+    if (this.#grants(amount, fairEntry, sequence?.since)) {
       return new GrantedReservation(this.#account, this.#queue.supply, permits, amount);
     }
-    if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount, fairEntry);
+    if (!this.#hasRoom(amount)) this.#refuseFull(amount, fairEntry);
+    const now = this.#queue.last;
     if (sequence !== undefined) sequence.since = Math.min(sequence.since, now);
-    const waitMs = toMillis(this.#queue.instant(now, amount, fairEntry) - now);
+    const waitMs = toMillis(this.#queue.estimate(amount, fairEntry).instant - now);
     this.#callStats.granted(amount, waitMs * 1000);
     return new QueuedReservation(
       this.#queue,
@@ -204,12 +207,11 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   #decide(permits: Permits, options: ShareOptions | undefined, isReported: boolean): Decision {
     const amount = this.#queue.supply.amount(permits);
     const fairEntry = this.#order.entryOf(options, amount);
-    const now = this.#queue.now();
-    if (this.#grants(now, amount, fairEntry)) {
-      const { supply } = this.#queue;
-      return passing(supply.names, supply.quotas(now), amount);
+    if (this.#grants(amount, fairEntry)) {
+      const { supply, last } = this.#queue;
+      return passing(supply.names, supply.quotas(last), amount);
     }
-    const refusal = this.#look(now, amount, fairEntry);
+    const refusal = this.#look(amount, fairEntry);
     if (isReported) this.#callStats.refused(amount, "too-long", () => refusal);
     return refusal;
   }
@@ -218,18 +220,17 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     checkShareOptions(options);
     const amount = this.#queue.supply.amount(permits);
     const fairEntry = this.#order.entryOf(options, amount);
-    const now = this.#queue.now();
-    return this.#look(now, amount, fairEntry);
+    this.#queue.catchUp();
+    return this.#look(amount, fairEntry);
   }
 
   #look(
-    now: number,
     amount: Amount,
     fairEntry: FairEntry<Waiter> | undefined,
     maxWaiting = this.#options.maxWaiting,
   ): Decision {
     const hasRoom = () => this.#queue.permits + sizeOf(amount) <= maxWaiting;
-    return this.#queue.look(now, amount, hasRoom, fairEntry);
+    return this.#queue.look(amount, hasRoom, fairEntry);
   }
 
   charge(permits: Permits): void {
@@ -277,29 +278,24 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   }
 
   /** Takes the permits if they can be used now, and counts that. @param since see `WaiterQueue.grant` */
-  #grants(
-    now: number,
-    amount: Amount,
-    fairEntry: FairEntry<Waiter> | undefined,
-    since?: number,
-  ): boolean {
-    const granted = this.#queue.grant(now, amount, since, fairEntry);
+  #grants(amount: Amount, fairEntry: FairEntry<Waiter> | undefined, since?: number): boolean {
+    const granted = this.#queue.grant(amount, fairEntry, since);
     if (granted) this.#callStats.counts.granted += 1;
     return granted;
   }
 
   /** Whether the permits may wait. @param onFull what to do about those that wait, if they are too many */
-  #hasRoom(now: number, amount: Amount, onFull: OnFull = "reject"): boolean {
+  #hasRoom(amount: Amount, onFull: OnFull = "reject"): boolean {
     const queue = this.#queue;
-    if (queue.overflows(now, amount)) return false;
+    if (queue.overflowing(amount) >= 0) return false;
     const excess = queue.permits + sizeOf(amount) - this.#options.maxWaiting;
     if (excess <= 0 || onFull === "wait") return true;
     if (onFull === "reject") return false;
     return queue.dropOldest(excess, (waiter) => this.#full(waiter.amount, true));
   }
 
-  #refuseFull(now: number, amount: Amount, fairEntry: FairEntry<Waiter> | undefined): never {
-    this.#refused(now, amount, fairEntry, "queue-full");
+  #refuseFull(amount: Amount, fairEntry: FairEntry<Waiter> | undefined): never {
+    this.#refused(amount, fairEntry, "queue-full");
     throw this.#full(amount);
   }
 
@@ -310,12 +306,11 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   }
 
   #refused(
-    now: number,
     amount: Amount,
     fairEntry: FairEntry<Waiter> | undefined,
     reason: RefusedMessage["reason"] = "too-long",
   ): void {
     // how long the wait would be if there were room
-    this.#callStats.refused(amount, reason, () => this.#look(now, amount, fairEntry, Infinity));
+    this.#callStats.refused(amount, reason, () => this.#look(amount, fairEntry, Infinity));
   }
 }

@@ -94,8 +94,14 @@ export class WaiterQueue<S extends Supply = Supply> {
     return queue;
   }
 
+  /** Reads the clock. */
   now(): number {
     return this.#time.now();
+  }
+
+  /** The last reading: the present of the call that is under way. */
+  get last(): number {
+    return this.#time.last;
   }
 
   /** How many permits the waiters ask for. */
@@ -110,7 +116,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** Whether no caller waits, and neither a pause nor a credit for a late timer is in effect. */
   get isIdle(): boolean {
     this.catchUp();
-    return this.#isEmpty && this.#time.last >= Math.max(this.#pausedUntil, this.#late.until);
+    return this.#isEmpty && this.last >= Math.max(this.#pausedUntil, this.#late.until);
   }
 
   /** No request that is made now is released before this: all waiters and any pause precede it. */
@@ -130,14 +136,15 @@ export class WaiterQueue<S extends Supply = Supply> {
   }
 
   /**
-   * Takes the permits if they can be used now and no caller waits before this one.
+   * Reads the clock, and takes the permits if they can be used now and no caller waits before this one.
    *
-   * @param since from when the request counts as one that waits, if that is earlier than `now`: see `RequestSequence`
    * @param fairEntry on a fair limiter, here and below
+   * @param since from when the request counts as one that waits, if that is earlier than now: see `RequestSequence`
    */
-  grant(now: number, amount: Amount, since = Infinity, fairEntry?: FairEntry<Waiter>): boolean {
+  grant(amount: Amount, fairEntry?: FairEntry<Waiter>, since = Infinity): boolean {
+    const now = this.now();
     const free = this.#schedule.head === undefined && now >= this.#specialUntil && now <= since;
-    const from = free ? now : this.#grantFrom(now, amount, since, fairEntry);
+    const from = free ? now : this.#grantFrom(now, amount, fairEntry, since);
     const at = this.supply.earliest(from, amount);
     if (at > now) {
       this.possible(at, amount);
@@ -153,29 +160,20 @@ export class WaiterQueue<S extends Supply = Supply> {
   #grantFrom(
     now: number,
     amount: Amount,
-    since: number,
     fairEntry: FairEntry<Waiter> | undefined,
+    since: number,
   ): number {
     this.#release(now);
     if (!this.#schedule.isNext(fairEntry)) return now + 1;
     if (since < now) return Math.max(since, this.#from);
-    const from = this.#onTime(now, amount);
+    const from = this.#onTime(amount);
     if (from === now) this.#late.end();
     return from;
   }
 
-  /** Returns the first instant at which the permits could be used, behind the waiters before this one. */
-  instant(now: number, amount: Amount, fairEntry?: FairEntry<Waiter>): number {
-    return this.estimate(now, amount, fairEntry).instant;
-  }
-
-  protected estimate(
-    now: number,
-    amount: Amount,
-    fairEntry: FairEntry<Waiter> | undefined,
-  ): Estimate<S> {
-    this.#release(now);
-    let from = this.#onTime(now, amount);
+  /** Called after `grant` or `catchUp`: returns when the permits could be used, behind the waiters before this one. */
+  estimate(amount: Amount, fairEntry?: FairEntry<Waiter>): Estimate<S> {
+    let from = this.#onTime(amount);
     let { supply } = this;
     const isFirst = this.#schedule.isNext(fairEntry);
     if (!isFirst) {
@@ -188,23 +186,20 @@ export class WaiterQueue<S extends Supply = Supply> {
   }
 
   /** Returns from when a request that is made now, with no waiter in front, may be granted. */
-  #onTime(now: number, amount: Amount): number {
-    return Math.max(this.#late.from(now, this.supply, amount), this.#pausedUntil);
+  #onTime(amount: Amount): number {
+    return Math.max(this.#late.from(this.last, this.supply, amount), this.#pausedUntil);
   }
 
-  /** Returns whether the supply does not let that much be waited for behind the present waiters. */
-  overflows(now: number, amount: Amount): boolean {
-    return this.overflowing(now, amount) >= 0;
-  }
-
-  protected overflowing(now: number, amount: Amount): number {
-    return this.supply.isBounded ? (this.outcome.overflowing?.(now, amount) ?? -1) : -1;
+  /** Returns what does not let that much be waited for behind the present waiters; -1: nothing. */
+  overflowing(amount: Amount): number {
+    const { supply, last } = this;
+    return supply.isBounded ? (this.outcome.overflowing?.(last, amount) ?? -1) : -1;
   }
 
   /** Returns the instant. @throws the error of the supply if it is `Infinity` */
   protected possible(instant: number, amount: Amount): number {
     if (instant < Infinity) return instant;
-    throw this.supply.excess?.(this.#time.last, amount);
+    throw this.supply.excess?.(this.last, amount);
   }
 
   /** @param behind the waiter in front of it; default: the last one */
@@ -298,7 +293,7 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   pause(micros: number): void {
     this.catchUp();
-    this.#pausedUntil = Math.max(this.#pausedUntil, this.#time.last + micros);
+    this.#pausedUntil = Math.max(this.#pausedUntil, this.last + micros);
     this.#retime();
   }
 
@@ -347,7 +342,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** Removes a waiter that cannot meet its deadline. */
   #refuse(waiter: Waiter): void {
     this.#leave(waiter);
-    waiter.refuse(this.#time.last);
+    waiter.refuse(this.last);
   }
 
   /** @param at when it is released; absent: it is not @returns whether a change has moved up */
@@ -358,7 +353,7 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** Called when the waiters need new instants, none of them before the present; `#retime` computes them. */
   outdate(): void {
-    this.#floor = Math.max(this.#floor, this.#time.last);
+    this.#floor = Math.max(this.#floor, this.last);
     this.#schedule.discard();
     this.#stale = true;
     this.#settleSoon();
@@ -370,10 +365,10 @@ export class WaiterQueue<S extends Supply = Supply> {
    */
   #retime(): void {
     this.#schedule.discard();
-    this.#release(this.#time.last);
+    this.#release(this.last);
     if (!this.#isEmpty) {
       this.#schedule.refuseLate(this.#from);
-      this.#release(this.#time.last);
+      this.#release(this.last);
     }
     this.#stale = false;
     this.#arm();

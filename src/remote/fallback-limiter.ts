@@ -91,12 +91,12 @@ export class FallbackLimiter implements Fallback {
     }
     const queue = this.#queue;
     const now = this.#now();
-    if (queue.grant(now, amount)) {
+    if (queue.grant(amount)) {
       this.#letIn(request);
       return;
     }
-    const mayWait = this.#host.hasRoom(amount) && !queue.overflows(now, amount);
-    if (!mayWait || queue.instant(now, amount) > now + left) {
+    const mayWait = this.#host.hasRoom(amount) && queue.overflowing(amount) < 0;
+    if (!mayWait || queue.estimate(amount).instant > now + left) {
       request.decline(() => this.#full(amount));
       return;
     }
@@ -110,7 +110,7 @@ export class FallbackLimiter implements Fallback {
     request.leaveFallback = () => {
       if (this.#requests.delete(request)) queue.remove(waiter);
     };
-    const wait = queue.instant(now, amount) - now;
+    const wait = queue.estimate(amount).instant - now;
     queue.add(waiter);
     if (request.isAwaited) return;
     this.#parts.stats.granted(amount);
@@ -130,11 +130,11 @@ export class FallbackLimiter implements Fallback {
     if (activePolicies.isImpossible(amount)) throw activePolicies.excess(amount);
     const queue = this.#queue;
     const now = this.#now();
-    if (verb === "decide" && queue.grant(now, amount)) {
+    if (verb === "decide" && queue.grant(amount)) {
       this.#parts.stats.granted(amount);
       return passing(queue.supply.names, queue.supply.quotas(now), amount);
     }
-    return queue.look(now, amount, () => this.#host.hasRoom(amount));
+    return queue.look(amount, () => this.#host.hasRoom(amount));
   }
 
   change(verb: ChangeVerb, amount: Amount, isSent: boolean): void {
