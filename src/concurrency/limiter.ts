@@ -39,6 +39,7 @@ import type { Clock } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { LocalCaller } from "../queue/local-caller.ts";
+import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, type Order, orderIn } from "../queue/order.ts";
 import { WaiterQueue } from "../queue/waiter-queue.ts";
 import type { AdaptiveLimit, LearnedLimit } from "./adaptive/adaptive.ts";
@@ -137,7 +138,12 @@ export class ConcurrencyLimiter implements Counted {
     this.#learned = this.#adaptive?.learn(start, this.#options.clock);
     this.#order = orderIn(options);
     this.#slots = slots;
-    this.#queue = WaiterQueue.over(this.#options.clock, () => slots, this.#order);
+    const time = new MonotonicTime(
+      this.#options.clock,
+      () => this.#queue.rearm(),
+      (by) => this.#queue.rebase(by),
+    );
+    this.#queue = new WaiterQueue(time, slots, this.#order);
     this.#callStats = new CallStats({ limiter: this.#options.name }, []);
   }
 
@@ -335,8 +341,8 @@ export class ConcurrencyLimiter implements Counted {
     return new SlotsParticipant({
       status: (slots, share) => {
         const fairEntry = this.#order.entryOf(share, slots);
-        const now = this.#queue.now();
-        const isFree = this.#queue.estimate(slots, fairEntry).instant <= now;
+        this.#queue.catchUp();
+        const isFree = this.#queue.estimate(slots, fairEntry).instant <= this.#queue.last;
         return { limit: this.limit, active: this.active, isFree };
       },
       take: (slots, share) => this.#take(slots, share),

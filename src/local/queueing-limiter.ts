@@ -31,6 +31,7 @@ import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { LocalCaller } from "../queue/local-caller.ts";
+import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, type Order, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import { type Account, GrantedReservation, QueuedReservation } from "../queue/reservation.ts";
@@ -52,7 +53,12 @@ export function opened(
 ): ConstructorParameters<typeof QueueingLimiter> {
   const checked = checkLimiterOptions(options);
   const order = orderIn(options);
-  const queue = PermitQueue.over(checked.clock, (now, epoch) => open(policies, now, epoch), order);
+  const time = new MonotonicTime(
+    checked.clock,
+    () => queue.rearm(),
+    (by) => queue.rebase(by),
+  );
+  const queue = new PermitQueue(time, open(policies, time.last, time.epoch), order);
   return [queue, policies, { ...checked, order }];
 }
 

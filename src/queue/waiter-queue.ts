@@ -16,9 +16,9 @@
  */
 import type { FairEntry } from "../fair/fair-entry.ts";
 import { AbortGroups } from "../ground/abort-groups.ts";
-import type { Clock, Timer } from "../ground/clock.ts";
+import type { Timer } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
-import { MonotonicTime } from "./monotonic-time.ts";
+import type { MonotonicTime } from "./monotonic-time.ts";
 import { FIFO, type Order } from "./order.ts";
 import type { Schedule } from "./schedule.ts";
 import { type Supply, UNKNOWN } from "./supply.ts";
@@ -41,7 +41,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   readonly supply: S;
   readonly #time: MonotonicTime;
   readonly #schedule: Schedule<S>;
-  readonly #late = new TimerDrift();
+  protected readonly late = new TimerDrift();
   protected readonly signals = new AbortGroups<Waiter>((waiter, reason) => {
     // read before the removal: the waiter's instants are valid only while it is in the queue
     const now = this.now();
@@ -69,31 +69,6 @@ export class WaiterQueue<S extends Supply = Supply> {
     this.#schedule = order.schedule(supply, (waiter) => this.#refuse(waiter));
   }
 
-  /**
-   * Creates a queue with a timeline of its own.
-   *
-   * @param open creates the supply at `now`; `epoch` is the Unix time of the queue's 0, whole microseconds
-   * @param order of the waiters; default first in, first out
-   */
-  static over<Own extends Supply, Queue extends WaiterQueue<Own>>(
-    this: new (
-      time: MonotonicTime,
-      supply: Own,
-      order?: Order,
-    ) => Queue,
-    clock: Clock,
-    open: (now: number, epoch: number) => Own,
-    order?: Order,
-  ): Queue {
-    const time = new MonotonicTime(
-      clock,
-      () => queue.rearm(),
-      (by) => queue.rebase(by),
-    );
-    const queue = new this(time, open(time.last, time.epoch), order);
-    return queue;
-  }
-
   /** Reads the clock. */
   now(): number {
     return this.#time.now();
@@ -116,17 +91,12 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** Whether no caller waits, and neither a pause nor a credit for a late timer is in effect. */
   get isIdle(): boolean {
     this.catchUp();
-    return this.#isEmpty && this.last >= Math.max(this.#pausedUntil, this.#late.until);
+    return this.#isEmpty && this.last >= Math.max(this.#pausedUntil, this.late.until);
   }
 
   /** No request that is made now is released before this: all waiters and any pause precede it. */
   get end(): number {
     return this.#schedule.replay(this.#from).at;
-  }
-
-  /** How late the timer was for the callers that call again now. */
-  get lateBy(): number {
-    return this.#late.at(this.now());
   }
 
   /** The supply after all waiters; read-only. */
@@ -167,7 +137,7 @@ export class WaiterQueue<S extends Supply = Supply> {
     if (!this.#schedule.isNext(fairEntry)) return now + 1;
     if (since < now) return Math.max(since, this.#from);
     const from = this.#onTime(amount);
-    if (from === now) this.#late.end();
+    if (from === now) this.late.end();
     return from;
   }
 
@@ -187,7 +157,7 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** Returns from when a request that is made now, with no waiter in front, may be granted. */
   #onTime(amount: Amount): number {
-    return Math.max(this.#late.from(this.last, this.supply, amount), this.#pausedUntil);
+    return Math.max(this.late.from(this.last, this.supply, amount), this.#pausedUntil);
   }
 
   /** Returns what does not let that much be waited for behind the present waiters; -1: nothing. */
@@ -287,7 +257,7 @@ export class WaiterQueue<S extends Supply = Supply> {
     apply(now, epoch);
     this.#floor = now;
     this.#pausedUntil = now;
-    this.#late.grant(0, now);
+    this.late.grant(0, now);
     this.#retime();
   }
 
@@ -322,12 +292,12 @@ export class WaiterQueue<S extends Supply = Supply> {
         // the waiters behind it were promised instants that follow its booked one
         if (now > at && this.supply.isStrict) this.#schedule.discard();
         this.#floor = at;
-        if (entry.awaited) this.#late.grant(now - at, now);
+        if (entry.awaited) this.late.grant(now - at, now);
         this.#leave(entry, at);
         entry.release(at, now);
       }
     }
-    this.#specialUntil = this.#late.isOpen ? Infinity : this.#pausedUntil;
+    this.#specialUntil = this.late.isOpen ? Infinity : this.#pausedUntil;
   }
 
   #instantOf(waiter: Waiter): number {
@@ -423,7 +393,7 @@ export class WaiterQueue<S extends Supply = Supply> {
     this.supply.shift?.(-by);
     this.#floor -= by;
     this.#pausedUntil -= by;
-    this.#late.rebase(by);
+    this.late.rebase(by);
     this.#specialUntil -= by;
     return true;
   }

@@ -181,7 +181,8 @@ export class FallbackLimiter implements Fallback {
 
   /** Returns the time, and updates the share if it was read too long ago. */
   #now(): number {
-    const now = this.#queue.now();
+    this.#queue.catchUp();
+    const now = this.#queue.last;
     if (now < this.#askedAgainAt) return now;
     this.#askedAgainAt = now + FRACTION_HOLDS;
     const before = this.#fraction;
