@@ -21,7 +21,7 @@ import {
   type OnFull,
   shareIn,
 } from "../api/options.ts";
-import { asParticipant, isFair, type LocalAsked, type SharedLimiter } from "../api/participant.ts";
+import { asParticipant, type Combinable, type LocalAsked } from "../api/participant.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import { CallStats, type Counted, type LimiterStats } from "../api/stats.ts";
 import type { FairEntry } from "../fair/fair-entry.ts";
@@ -67,7 +67,7 @@ export interface QueueingOptions extends Pick<CheckedOptions, "maxWaiting" | "on
   readonly order: Order;
 }
 
-export class QueueingLimiter implements SharedLimiter, Counted {
+export class QueueingLimiter implements Combinable, Counted {
   readonly #queue: PermitQueue;
   readonly #account: Account;
   readonly #options: QueueingOptions;
@@ -270,12 +270,9 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     return this.#policies.list;
   }
 
-  get [isFair](): boolean {
-    return this.#order !== FIFO;
-  }
-
   [asParticipant](options?: ShareOptions): LocalAsked {
     return {
+      isFair: this.#order !== FIFO,
       callStats: () => this.#callStats,
       amount: (permits) => this.#queue.supply.amount(permits),
       decide: (permits) => this.#decide(permits, options, false),

@@ -57,7 +57,7 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** For the head, or for the earliest deadline. */
   #timer: Timer | undefined;
-  #timerAt: number | undefined;
+  #timerAt = UNKNOWN;
   #settling = false;
   /** The waiters' instants have changed since they were last computed. */
   #stale = false;
@@ -360,12 +360,11 @@ export class WaiterQueue<S extends Supply = Supply> {
   #arm(): void {
     const { head, isAwaited, urgent } = this.#schedule;
     const isDue = isAwaited && head !== undefined && !(head instanceof Change);
-    const next = isDue ? Math.min(this.#instantOf(head), urgent?.deadline ?? Infinity) : UNKNOWN;
-    const due = next === UNKNOWN ? undefined : next;
+    const due = isDue ? Math.min(this.#instantOf(head), urgent?.deadline ?? Infinity) : UNKNOWN;
     if (this.#timer !== undefined && due === this.#timerAt) return;
     this.#timer?.cancel();
     this.#timerAt = due;
-    this.#timer = due === undefined ? undefined : this.#time.wakeAt(due, this.#wake);
+    this.#timer = due === UNKNOWN ? undefined : this.#time.wakeAt(due, this.#wake);
   }
 
   /** A timer may fire early: the head that is not due gets a new one. */
