@@ -3,19 +3,30 @@
 import { spawn } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, rmSync, statSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, normalize } from "node:path";
 
 /** One more than the number of cores: tests with real timers, servers and processes mostly wait. */
 const SHARDS = Math.min(4, availableParallelism()) + 1;
 
 /** The other shards use the other cores, so a garbage collection has none to itself; and there are fewer of them. */
-const GC = ["--single-threaded-gc", "--max-semi-space-size=64"];
+const GC = ["--single-threaded-gc", "--min-semi-space-size=64", "--max-semi-space-size=64"];
 
 /** How long after a shard's end its last output may arrive, ms. */
 const LAST_OUTPUT_MS = 2000;
 
-/** Rooms whose tests compile, or wait for servers: they take longer than their sizes tell. */
-const SLOW = [join("test", "project"), join("test", "redis")];
+/** What the paths begin with whose tests compute, compile or wait: they take longer than their sizes tell. */
+const SLOW = [
+  "test/concurrency/scenes",
+  "test/fair/giving-up",
+  "test/project/",
+  "test/promises/exactness",
+  "test/queue/mass-cancel",
+  "test/queue/waiter-queue-process",
+  "test/redis/",
+  "test/remote/leaving",
+  "test/stores/clients",
+  "test/stores/postgres/",
+].map(normalize);
 
 /** Begins the line with which a shard ends the output of a file. */
 const END_OF_FILE = "\u0000end of file ";
@@ -30,7 +41,7 @@ export interface FileResult {
 }
 
 /**
- * Yields the files of a shard: each time the largest one that no shard has claimed yet, those of `SLOW` rooms first.
+ * Yields the files of a shard: each time the largest one that no shard has claimed yet, those of `SLOW` first.
  * So all shards end at about the same time. One of them begins with the gateway and the others with the core, because
  * each process has to load the modules that it tests.
  *
@@ -44,7 +55,7 @@ export function* claimedFiles(
   const sized = files.map((file) => {
     const isCore = file.startsWith(join("test", "/"));
     const isFirst = shard % 3 === 1 ? !isCore : isCore;
-    const isSlow = SLOW.some((room) => file.startsWith(room));
+    const isSlow = SLOW.some((path) => file.startsWith(path));
     return { file, rank: 2 * Number(isFirst) + Number(isSlow), bytes: statSync(file).size };
   });
   sized.sort((a, b) => b.rank - a.rank || b.bytes - a.bytes);
