@@ -18,7 +18,7 @@ interface Duplicable {
 
 interface Duplicate extends NodeRedisSubscriber {
   on?(event: "error" | "ready", listener: () => void): unknown;
-  once?(event: "error" | "ready", listener: () => void): unknown;
+  once?(event: "ready", listener: () => void): unknown;
   connect(): Promise<unknown>;
   /** Since 5. */
   destroy?(): unknown;
@@ -54,9 +54,8 @@ function subscriptionsOf(client: Duplicable): ClientAdapter["subscribe"] {
       make: () => client.duplicate({ minimizeConnections: true }),
       open: async (own) => {
         // the client reconnects and subscribes again by itself
-        own.on?.("error", () => {});
         const failed = new Promise<void>((resolve) => {
-          own.once?.("error", resolve);
+          own.on?.("error", resolve);
         });
         try {
           const connected = own.connect();
@@ -76,7 +75,7 @@ function subscriptionsOf(client: Duplicable): ClientAdapter["subscribe"] {
         isEnded = true;
         // a client that is closed while it connects goes on, and leaves the connections open
         await attempt;
-        await (own.destroy === undefined ? own.disconnect() : own.destroy());
+        await (own.destroy ?? own.disconnect).call(own);
       },
     });
   };
