@@ -80,8 +80,13 @@ export function endOfFile(result: FileResult): void {
   console.log(`\n${END_OF_FILE}${JSON.stringify(result)}`);
 }
 
-/** Runs the shards, and prints the result of each file as it ends. @returns the exit code: 0 if all passed */
-export async function runShards(): Promise<number> {
+/**
+ * Runs the shards, and prints the result of each file as it ends.
+ *
+ * @param seed what their random tests start from
+ * @returns the exit code: 0 if all passed
+ */
+export async function runShards(seed: number): Promise<number> {
   const claims = mkdtempSync(join(tmpdir(), "smooth-limiter-tests-"));
   const results: FileResult[] = [];
   const startedAt = performance.now();
@@ -92,7 +97,9 @@ export async function runShards(): Promise<number> {
     console.log(`${isPassed ? "✔" : "✘"} ${file}  ${passed} of ${total}, ${seconds.toFixed(1)} s`);
     if (!isPassed) console.log(`${output}\n  Run it alone: npm test -- ${file}\n`);
   };
-  const shards = Array.from({ length: SHARDS }, (_, i) => new Shard(`${i}`, claims, report));
+  const shards = Array.from({ length: SHARDS }, (_, i) => {
+    return new Shard({ TEST_SHARD: `${i}`, TEST_CLAIMS: claims, SEED: `${seed}` }, report);
+  });
   process.on("SIGINT", () => {
     for (const shard of shards) shard.stop();
   });
@@ -121,14 +128,10 @@ class Shard {
   #output = "";
   #errors = "";
 
-  constructor(
-    number: string,
-    claims: string,
-    report: (output: string, result: FileResult) => void,
-  ) {
+  constructor(env: NodeJS.ProcessEnv, report: (output: string, result: FileResult) => void) {
     this.#report = report;
     this.#child = spawn(process.execPath, [...GC, ...process.execArgv, ...process.argv.slice(1)], {
-      env: { ...process.env, TEST_SHARD: number, TEST_CLAIMS: claims },
+      env: { ...process.env, ...env },
       stdio: ["ignore", "pipe", "pipe"],
     });
     const child = this.#child;
