@@ -36,6 +36,7 @@ import type { RulesEvent, WhenSourceGone } from "./sources/live-rules.ts";
 import type { RulesOption } from "./sources/rules-option.ts";
 import type { Verdict } from "./verdict.ts";
 
+/** The options of `createGateway`. */
 export interface GatewayOptions {
   /**
    * The rules: a source; several sources, of which the first with valid rules applies, so a remote

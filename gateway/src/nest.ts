@@ -118,6 +118,7 @@ export class RateLimitGuard implements CanActivate {
     if (usual !== undefined) filterOf(usual);
   }
 
+  /** Called by Nest for each request. */
   async canActivate(context: ExecutionContext): Promise<boolean> {
     if (context.getType() !== "http") return true;
     const options = this.#optionsOf(context);

@@ -5,8 +5,11 @@ import type { GatewayRequest } from "./request.ts";
 
 /** What is needed of a `RedisConcurrencyLimiter`, or of a `ConcurrencyLimiter`. */
 export interface SharedPlaces {
+  /** Returns a place, or undefined if none is free. */
   tryAcquire(): Maybe<{ release(): Maybe<void> } | undefined>;
+  /** Returns how many places are held. */
   peek?(): Maybe<{ readonly active: number }>;
+  /** Frees what it holds. */
   close?(): Promise<void>;
 }
 

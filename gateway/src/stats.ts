@@ -17,7 +17,9 @@ export interface RuleStats {
 
 /** What is published on the channel `smooth-limiter-gateway:verdict`. */
 export interface VerdictMessage {
+  /** The request that was checked. */
   readonly request: GatewayRequest;
+  /** The verdict on it. */
   readonly verdict: Verdict;
 }
 

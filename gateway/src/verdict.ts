@@ -8,6 +8,7 @@ export type CountedRule = PolicyOutcome["rule"];
 
 /** The result of one rule for a request. */
 export interface Outcome<R extends CountedRule = RefusingRule> {
+  /** The rule. */
   readonly rule: R;
   /** The actor's value by which requests are counted: a user, an address, "" for all. */
   readonly actor: string;

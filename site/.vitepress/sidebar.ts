@@ -16,6 +16,7 @@ const GROUPS: Readonly<
     "docs/choose-numbers",
     ["docs/choose", "Which algorithm?"],
     ["playground", "Playground"],
+    ["playground-concurrency", "Playground: concurrency"],
   ],
   "Use it": [
     ["docs/fetch", "Calls to an API"],
@@ -79,6 +80,11 @@ const GROUPS: Readonly<
     "docs/api/pace",
     "docs/api/streams",
     "docs/api/streams-node",
+    "gateway/docs/api/gateway",
+    "gateway/docs/api/web",
+    "gateway/docs/api/limit",
+    "gateway/docs/api/nest",
+    "gateway/docs/api/rules",
   ],
   "Coming from": [
     ["docs/from-bottleneck", "bottleneck"],
@@ -111,6 +117,7 @@ const FOLDERS = [
   "docs/api",
   "gateway",
   "gateway/docs",
+  "gateway/docs/api",
   "cli",
   "cli/docs",
   "examples",

@@ -25,6 +25,7 @@ const browser = await chromium.launch({
 
 const PHONE = { viewport: { width: 320, height: 640 }, hasTouch: true };
 const PLAYGROUND = "/playground.html";
+const CONCURRENCY = "/playground-concurrency.html";
 const WITH_FIGURES = [
   "/docs/how-it-works.html",
   "/docs/choose.html",
@@ -38,7 +39,9 @@ const pages = readdirSync(dist, { recursive: true, encoding: "utf8" })
   .sort()
   .map((file) => `/${file}`);
 /** The pages that are not programs. */
-const documents = pages.filter((path) => !path.startsWith("/source/") && path !== PLAYGROUND);
+const documents = pages.filter(
+  (path) => !path.startsWith("/source/") && path !== PLAYGROUND && path !== CONCURRENCY,
+);
 
 const checks: Readonly<Record<string, () => Promise<void>>> = {
   "every page loads without an error and asks only its own origin, and every link leads somewhere":
@@ -67,7 +70,7 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
   "pages fit: no scrolling aside and no tiny pictures on a phone, no table is cut off on a wide screen":
     async () => {
       await onPage(PHONE, async (page) => {
-        for (const path of [...documents, PLAYGROUND]) {
+        for (const path of [...documents, PLAYGROUND, CONCURRENCY]) {
           await page.setViewportSize(PHONE.viewport);
           await ready(page, path);
           const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
@@ -144,6 +147,15 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       "behind a proxy": "gateway/docs/actors",
       "bundle size": "docs/api",
       "concurrency and rate together": "docs/recipes",
+      "pause everything": "docs/recipes",
+      "graphql cost": "docs/recipes",
+      "100 requests per minute": "docs/choose-numbers",
+      "fake time in tests": "docs/testing",
+      "stream at 1 MB/s": "docs/streams",
+      "express behind nginx": "gateway/docs/actors",
+      "fair between tenants": "docs/fair",
+      "adaptive concurrency": "docs/concurrency",
+      createGateway: "gateway/docs/api/web",
     };
     await onPage({}, async (page) => {
       await ready(page, "/");
@@ -213,6 +225,27 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       );
     });
   },
+  "a concurrency limit: the limit is in the words, the URL and the code, on a wide screen and a phone":
+    async () => {
+      for (const options of [{}, PHONE]) {
+        await onPage(options, async (page) => {
+          await ready(page, CONCURRENCY);
+          const words = page.locator(".pg-summary");
+          await words.filter({ hasText: "The limit follows latency" }).waitFor();
+          await page.getByLabel("the limit is").selectOption("fixed");
+          await page.getByLabel("the limit", { exact: true }).fill("5");
+          await words.filter({ hasText: "15 of its workers have nothing to do." }).waitFor();
+          await page.locator(".pg-code", { hasText: "ConcurrencyLimiter.create(5)" }).waitFor();
+          await page.waitForURL(/limit=fixed&server=queues.*&fixed=5/);
+          const shown = await words.textContent();
+          await page.reload();
+          await words.filter({ hasText: "15 of its workers have nothing to do." }).waitFor();
+          equal(await words.textContent(), shown, "the words after a reload");
+          const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          equal(wide, 0, "pixels wider than the window");
+        });
+      }
+    },
   "the landing page has code, and a limiter that runs and says why eleven passed": async () => {
     await onPage({}, async (page) => {
       await ready(page, "/");
@@ -443,6 +476,7 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
         for (const path of [
           "/",
           ...WITH_FIGURES,
+          CONCURRENCY,
           `${PLAYGROUND}?traffic=drawn`,
           `${PLAYGROUND}?traffic=tenants&compare=gcra&algorithm=smoothWarmingUp`,
           `${PLAYGROUND}?traffic=three&queue=fair&compare=queue`,
@@ -551,7 +585,8 @@ async function picturesOf(page: Page): Promise<{ src: string; scale: number }[]>
 async function ready(page: Page, path: string): Promise<void> {
   await page.goto(site.origin + path, { waitUntil: "load" });
   await page.locator("h1").first().waitFor();
-  if (path.startsWith(PLAYGROUND)) await page.locator("svg.chart").first().waitFor();
+  if (path.startsWith(PLAYGROUND) || path === CONCURRENCY)
+    await page.locator("svg.chart").first().waitFor();
 }
 
 /** The playground's table of all calls. */
@@ -581,6 +616,7 @@ async function takeScreenshots(folder: string, { newContext }: Browser): Promise
     home: "/",
     playground: `${PLAYGROUND}?algorithm=smoothWarmingUp&traffic=tenants&compare=gcra`,
     drawn: `${PLAYGROUND}?traffic=drawn`,
+    concurrency: CONCURRENCY,
     shares: `${PLAYGROUND}?traffic=three&queue=fair&compare=queue`,
   };
   for (const [look, options] of Object.entries(looks)) {

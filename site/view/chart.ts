@@ -173,6 +173,24 @@ export function drawSlope(series: Series, atMs: number, width: number): string {
   ]);
 }
 
+/** Several numbers over time, each a line; they are equally far apart. */
+export function drawLines(
+  label: string,
+  seconds: number,
+  width: number,
+  lines: readonly { readonly name: string; readonly values: readonly number[] }[],
+): string {
+  const top = Math.max(1, ...lines.flatMap(({ values }) => values)) * 1.1;
+  const paths = lines.map(({ name, values }) => {
+    const spots = values.map((value, i) => {
+      const x = xOf(width, seconds, (i * seconds * 1000) / values.length);
+      return `${round(x)} ${round(yOf(value, top, 130))}`;
+    });
+    return `<path class="${name}" d="M${spots.join("L")}"/>`;
+  });
+  return svg(width, 156, label, [yAxis(width, 0, top, 130), ...paths, axis(width, seconds, 134)]);
+}
+
 type Point = readonly [atMs: number, sum: number];
 
 function startsOf(calls: readonly Call[]): number[] {

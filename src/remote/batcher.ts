@@ -35,7 +35,10 @@ export interface SentBatch<Request> {
 /** Sends the batches and handles their outcomes. */
 export interface BatchHandler<Request, Answer> {
   now(): number;
-  /** Returns the requests in the order to send them, with any request that is added to the batch. */
+  /**
+   * Returns the requests in the order to send them, with any request that is added to the batch, and without those
+   * that were answered meanwhile; none: no batch is sent.
+   */
   prepare(requests: readonly Request[]): readonly Request[];
   /**
    * Sends a batch. The promise resolves to one answer for each request, in order.
@@ -175,7 +178,9 @@ export class Batcher<Request extends Batchable, Answer> {
     const wanted = queued.some(isGone) ? queued.filter((request) => !request.gone) : queued;
     if (wanted.length === 0) return;
     const deadlineMs = addedMs + this.#timeoutMs;
-    const { requests, sentAt, reply } = this.#start(wanted, deadlineMs);
+    const started = this.#start(wanted, deadlineMs);
+    if (started === undefined) return;
+    const { requests, sentAt, reply } = started;
     const batch: UnderWay<Request> = { requests, sentAt, deadlineMs };
     this.#underWay = batch;
     reply.then(
@@ -193,6 +198,7 @@ export class Batcher<Request extends Batchable, Answer> {
     let sentAt = 0;
     try {
       requests = this.#handler.prepare(wanted);
+      if (requests.length === 0) return undefined;
       sentAt = this.#handler.now();
       const reply = Promise.resolve(this.#handler.run(requests, sentAt, deadlineMs));
       return { requests, sentAt, reply };

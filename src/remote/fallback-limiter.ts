@@ -21,7 +21,6 @@ const FRACTION_HOLDS = 1_000_000;
 
 /** The part of `RemoteCalls` that the strategies "local" and "allow" use. */
 export interface FallbackHost {
-  /** For a request that has no answer yet: a prefetcher has passed it on, and waits for its answer. */
   readonly link: { readonly isUnavailable: boolean; send(request: PermitRequest): void };
   send(request: PermitRequest): void;
   /** Returns whether `maxWaiting` allows that many more permits; `full` is the error if not. */

@@ -17,23 +17,11 @@ import type { Parts } from "./remote-options.ts";
 import { StoreLink } from "./store-link.ts";
 import type { Strategy } from "./strategy.ts";
 
-/** The source of permits: the store, or a prefetcher in front of it. */
-export interface PermitSource {
-  send(request: PermitRequest): void;
-  /**
-   * Resolves when the store has the permits again. During an outage it may resolve earlier: the request
-   * is then kept and sent when the store is back.
-   *
-   * @param instant from when the permits can be used, if that is known
-   */
-  returnToStore(amount: Amount, granted: Receipts, instant?: number): Promise<void>;
-}
-
 /** The link of one limiter to its store. */
-export class PermitLink extends StoreLink<PermitRequest, Answer> implements PermitSource {
+export class PermitLink extends StoreLink<PermitRequest, Answer> {
   readonly #store: Store;
   readonly #key: string;
-  readonly #parts: Parts;
+  protected readonly parts: Parts;
   readonly #declared: string;
   readonly #counters: BatchCounters;
 
@@ -41,13 +29,13 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     super(store, key, parts, strategy, { mostRequests: 4096 });
     this.#store = store;
     this.#key = key;
-    this.#parts = parts;
+    this.parts = parts;
     this.#declared = writePolicies(parts.declared.list, parts.limitsKeptAt);
     this.#counters = new BatchCounters(parts.callers);
   }
 
   override now(): number {
-    return this.#parts.queue.now();
+    return this.parts.queue.now();
   }
 
   override prepare(requests: readonly PermitRequest[]): readonly PermitRequest[] {
@@ -60,8 +48,8 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     sentAt: number,
     deadlineMs: number,
   ): Promise<readonly (Answer | undefined)[]> {
-    const packed = pack(requests, this.#parts.queue.lateBy);
-    this.#parts.queue.asking();
+    const packed = pack(requests, this.parts.queue.lateBy);
+    this.parts.queue.asking();
     return this.#run(packed, sentAt, deadlineMs, this.#counters.take());
   }
 
@@ -70,12 +58,12 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     answers: readonly (Answer | undefined)[],
   ): void {
     super.answered(sent, answers);
-    this.#parts.queue.answered();
+    this.parts.queue.answered();
   }
 
   override failed(requests: readonly PermitRequest[], cause: unknown, isOverdue: boolean): void {
     super.failed(requests, cause, isOverdue);
-    this.#parts.queue.answered();
+    this.parts.queue.answered();
   }
 
   /** A pause of length 0 is a write that changes nothing: it shows that the store accepts writes. */
@@ -110,7 +98,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   }
 
   #noted(reply: Pick<StoreReply, "inForce" | "notes" | "others">): void {
-    const { activePolicies, stats } = this.#parts;
+    const { activePolicies, stats } = this.parts;
     activePolicies.replied(reply);
     if (reply.others !== undefined) stats.shared(reply.others);
     stats.processes?.used();
@@ -118,7 +106,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
 
   /** Converts an instant of the limiter's clock to the time that is sent to the store. */
   #storeTime(instant: number): number | undefined {
-    const { sendsTime, queue } = this.#parts;
+    const { sendsTime, queue } = this.parts;
     return sendsTime ? instant + queue.epoch : undefined;
   }
 
@@ -130,17 +118,23 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   /** This limiter's part of a request to several limiters. */
   combinedSubrequest(): Pick<CombinedSubrequest, "declared" | "now" | "late" | "counters"> {
     const now = this.#storeTime(this.now());
-    const late = this.#parts.queue.lateBy;
+    const late = this.parts.queue.lateBy;
     return { declared: this.#declared, now, late, counters: this.#counters };
   }
 
   /** Processes the reply to a request to several limiters. */
   replied(reply: Pick<StoreReply, "inForce" | "notes" | "others">): void {
     this.#noted(reply);
-    if (!this.isUnavailable) this.#parts.stats.answered();
+    if (!this.isUnavailable) this.parts.stats.answered();
   }
 
-  returnToStore(amount: Amount, { receipts }: Receipts): Promise<void> {
+  /**
+   * Resolves when the store has the permits again. During an outage it may resolve earlier: the request
+   * is then kept and sent when the store is back.
+   *
+   * @param _instant from when the permits can be used, if that is known
+   */
+  returnToStore(amount: Amount, { receipts }: Receipts, _instant?: number): Promise<void> {
     const nothing = () => {};
     const call = new StoreCall<void>({
       request: () => ({ verb: "back", amount, receipts }),

@@ -1,6 +1,6 @@
 /**
- * Reserves permits before a caller asks for them, so that most calls need no batch. The prefetcher is a
- * decorator around the link to the store.
+ * Reserves permits before a caller asks for them, so that most calls need no batch. The prefetcher is the link to
+ * the store, with a buffer.
  *
  * A refill is one batch. It asks for a number of chunks of equal size. The store grants each chunk for
  * an instant of its own, and the buffer keeps them in that order. A caller gets permits from the front
@@ -17,36 +17,31 @@
  * chunk each ms. At 50 ms a second batch fetches 50 more, for 101 … 150 ms, and so on: 20 batches a
  * second instead of 1000.
  *
- * Order: a caller is never served while an earlier one still waits for its reply. A caller that the
- * buffer cannot serve waits for the refill that is under way, or asks the store before the next refill.
+ * Order: a caller that the buffer cannot serve at once waits with its request in the batcher. When the next batch
+ * is about to leave, its callers are served in order, up to the first for which the buffer has too little: that one
+ * and all behind it ask the store, and the next refill follows them. So no caller is served while an earlier one
+ * waits for its reply.
  */
 import { atExit } from "../ground/at-exit.ts";
 import type { Timer } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
-import { Fifo } from "../queue/fifo.ts";
-import { type Answer, AT_ONCE } from "../stores/store.ts";
+import { type Answer, AT_ONCE, type Store } from "../stores/store.ts";
 import type { Receipts } from "./grants.ts";
 import { type DrawnPermits, PermitBuffer, permitsOf, receiptsOf } from "./permit-buffer.ts";
-import type { PermitLink, PermitSource } from "./permit-link.ts";
+import { PermitLink } from "./permit-link.ts";
 import { isGranted, NO, type PermitRequest, reserving } from "./permit-request.ts";
 import { type RefillOptions, RefillSize } from "./refill-size.ts";
 import type { Parts } from "./remote-options.ts";
 import { RemoteWaiter } from "./remote-waiter.ts";
+import type { ThrowWhenUnavailable } from "./strategy.ts";
 
-/** Chunks that are fetched together. */
-interface Refill {
-  /** How many chunks have no answer yet, and whether one was rejected. */
-  open: number;
-  cut: boolean;
-  /** The latest instant that it may reserve, microseconds. */
-  readonly reach: number;
+/** The request for chunks that are fetched together. In its batch it stands once for each. */
+interface Refill extends PermitRequest {
   /** Given up: permits that its replies still grant return to the store. */
   gone: boolean;
 }
 
-export class Prefetcher implements PermitSource {
-  readonly #parts: Parts;
-  readonly #link: PermitLink;
+export class Prefetcher extends PermitLink {
   readonly #maxAge: number;
   readonly #size: RefillSize;
   readonly #buffer = new PermitBuffer();
@@ -54,20 +49,24 @@ export class Prefetcher implements PermitSource {
   #ready = 0;
   /** `take` fetches the next refill when the buffer holds no more than this; -1: never. */
   #low = -1;
+  /** The refill that is under way. */
   #refill: Refill | undefined;
   /** The reach of the last refill that was cut short: other callers have reserved up to there. */
   #cutAt = -Infinity;
-  /** Callers that wait for the refill, or for the answer to an earlier caller. */
-  readonly #expecting = new Fifo<RemoteWaiter>();
-  /** How many callers wait for an answer of the store. */
-  #asked = 0;
+  /** How many callers have no answer yet, so that their instants are not known. */
+  #unanswered = 0;
   #expiry: Timer | undefined;
   #forgetExit: (() => void) | undefined;
-  #closed = false;
+  #isStopped = false;
 
-  constructor(parts: Parts, link: PermitLink, { permits, maxAgeMs }: RefillOptions) {
-    this.#parts = parts;
-    this.#link = link;
+  constructor(
+    store: Store,
+    key: string,
+    parts: Parts,
+    strategy: ThrowWhenUnavailable,
+    { permits, maxAgeMs }: RefillOptions,
+  ) {
+    super(store, key, parts, strategy);
     this.#maxAge = maxAgeMs * 1000;
     this.#size = new RefillSize(permits);
   }
@@ -78,21 +77,47 @@ export class Prefetcher implements PermitSource {
     if (permits > this.#ready && !this.#isReady(permits)) return false;
     this.#ready -= permits;
     this.#buffer.draw(permits);
-    if (this.#buffer.left <= this.#low) this.#fetchNext();
+    if (this.#buffer.left <= this.#low) this.#fetch();
     return true;
   }
 
-  /** Serves a caller from the buffer, now or after the refill; sends every other request to the store. */
-  send(request: PermitRequest): void {
-    if (request instanceof RemoteWaiter) this.#ask(request);
-    else this.#link.send(request);
+  /** Serves a caller from the buffer, or else sends its request; sends every other request. */
+  override send(request: PermitRequest): void {
+    if (!(request instanceof RemoteWaiter)) {
+      super.send(request);
+      return;
+    }
+    this.#ready = 0;
+    if (this.#unanswered > 0 || !this.#serve(request)) {
+      this.#await(request);
+      super.send(request);
+    }
+    const { policyState } = this.parts.activePolicies;
+    if (this.#size.fits(permitsOf(request.amount), policyState)) this.#fetch();
+  }
+
+  /**
+   * Serves the callers of a batch that is about to leave, in order, up to the first for which the buffer has too
+   * little. Refills follow them, so that the store gives the callers the earlier instants.
+   */
+  override prepare(requests: readonly PermitRequest[]): readonly PermitRequest[] {
+    let isServing = true;
+    const left = requests.filter((request) => {
+      if (!(request instanceof RemoteWaiter)) return true;
+      isServing = isServing && this.#serve(request);
+      return !isServing;
+    });
+    const all = left.filter((request) => request !== this.#refill);
+    for (const request of left) if (request === this.#refill) all.push(request);
+    if (left.length < requests.length) all.push(...this.#nextRefill());
+    return all.length === 0 ? all : super.prepare(all);
   }
 
   /**
    * Puts permits into the buffer, up to its size. The rest returns to the store, the latest first: only they leave
    * no gap in its schedule.
    */
-  async returnToStore(
+  override async returnToStore(
     amount: Amount,
     { receipts, parts }: Receipts,
     instant?: number,
@@ -103,11 +128,11 @@ export class Prefetcher implements PermitSource {
     } else if (instant !== undefined && size < Infinity) {
       this.#buffer.add({ due: instant, receipts, size, left: size });
     } else {
-      await this.#link.returnToStore(amount, { receipts });
+      await super.returnToStore(amount, { receipts });
       return;
     }
     this.#ready = 0;
-    this.#keep(this.#closed ? 0 : this.#size.of(this.#parts.activePolicies.policyState).permits);
+    this.#keep(this.#isStopped ? 0 : this.#sizes.permits);
   }
 
   /**
@@ -119,10 +144,10 @@ export class Prefetcher implements PermitSource {
    */
   look(amount: Amount, takes: boolean) {
     const permits = permitsOf(amount);
-    const isHere = permits <= this.#buffer.left && !this.#isAwaited;
+    const isHere = permits <= this.#buffer.left && this.#unanswered === 0;
     const wait = isHere ? this.#waitFor(permits) : undefined;
-    const grant = takes && wait === 0 ? this.#promise(permits, 0) : undefined;
-    if (grant !== undefined) this.#fetchNext();
+    const grant = takes && wait === 0 ? this.#draw(permits, 0) : undefined;
+    if (grant !== undefined) this.#fetch();
     return { wait, grant, ready: this.#isReady(0) ? this.#ready : 0 };
   }
 
@@ -134,46 +159,38 @@ export class Prefetcher implements PermitSource {
 
   /** Serves no more callers and fetches no more; permits under way return to the store. */
   stop(): void {
-    this.#closed = true;
+    this.#isStopped = true;
     if (this.#refill) this.#refill.gone = true;
   }
 
   #isReady(permits: number): boolean {
-    if (permits > this.#buffer.left || this.#isAwaited) return false;
-    const { queue } = this.#parts;
+    if (permits > this.#buffer.left || this.#unanswered > 0) return false;
+    const { queue } = this.parts;
     queue.catchUp();
     const now = queue.now();
     this.#ready = queue.end > now ? 0 : this.#buffer.readyAt(now);
     return permits <= this.#ready;
   }
 
-  /** Whether an earlier caller still waits for its answer, so that its instant is not known. */
-  get #isAwaited(): boolean {
-    return this.#asked + this.#expecting.size > 0;
+  #await(caller: RemoteWaiter): void {
+    if (caller.onAnswered === undefined) this.#unanswered += 1;
+    caller.onAnswered = this.#answered;
   }
 
-  #ask(caller: RemoteWaiter): void {
-    this.#ready = 0;
-    this.#expecting.append(caller);
-    this.#serveExpecting();
-    // the caller in front is kept until the store is back
-    if (this.#expecting.has(caller) && this.#link.isUnavailable) caller.delayed();
-    const { policyState } = this.#parts.activePolicies;
-    if (this.#size.fits(permitsOf(caller.amount), policyState)) this.#fetchNext();
-  }
+  readonly #answered = (): void => {
+    this.#unanswered -= 1;
+  };
 
   #serve(caller: RemoteWaiter): boolean {
-    if (this.#closed) return false;
-    const answer = this.#promise(permitsOf(caller.amount), caller.accepts);
-    if (answer === undefined) return false;
-    caller.answer(answer, this.#parts.queue.now());
+    const permits = permitsOf(caller.amount);
+    if (this.#isStopped || permits > this.#buffer.left) return false;
+    const wait = this.#waitFor(permits);
+    const answer = wait > caller.accepts ? NO : this.#draw(permits, wait);
+    caller.answer(answer, this.now());
     return true;
   }
 
-  #promise(permits: number, longest: number): (Answer & Receipts) | undefined {
-    if (permits > this.#buffer.left || this.#asked > 0) return undefined;
-    const wait = this.#waitFor(permits);
-    if (wait > longest) return NO;
+  #draw(permits: number, wait: number): Answer & Receipts {
     const parts: DrawnPermits[] = [];
     this.#ready = 0;
     this.#buffer.draw(permits, parts);
@@ -181,109 +198,81 @@ export class Prefetcher implements PermitSource {
   }
 
   #waitFor(permits: number): number {
-    const { queue } = this.#parts;
+    const { queue } = this.parts;
     queue.catchUp();
     const now = queue.now();
     return Math.max(0, Math.max(this.#buffer.dueOf(permits), queue.end) - now);
   }
 
-  /** Sends the caller's request to the store. No later caller overtakes it. */
-  #askStore(caller: RemoteWaiter, error?: unknown): void {
-    this.#asked += 1;
-    caller.onAnswered = (isKept) => {
-      if (isKept) {
-        for (const each of this.#expecting) each.delayed();
-        return;
-      }
-      this.#asked -= 1;
-      if (this.#asked > 0 || this.#expecting.size === 0) return;
-      this.#serveExpecting();
-      this.#fetchNext();
-    };
-    if (error === undefined) this.#link.send(caller);
-    else this.#link.refuse(caller, error);
+  // -- refills --
+
+  get #sizes() {
+    return this.#size.of(this.parts.activePolicies.policyState);
   }
 
-  /**
-   * Serves callers in order, up to the first that has to wait: for the refill, or for the answer to an earlier
-   * caller. Those that the buffer cannot serve ask the store.
-   */
-  #serveExpecting(): void {
-    for (let caller = this.#expecting.head; caller !== undefined; caller = this.#expecting.head) {
-      const isServed = caller.gone || this.#serve(caller);
-      const isInBuffer = permitsOf(caller.amount) <= this.#buffer.left;
-      if (!isServed && (this.#refill !== undefined || isInBuffer)) break;
-      this.#expecting.remove(caller);
-      if (!isServed) this.#askStore(caller);
-    }
+  /** Sends the requests for the next refill behind those that wait for the next batch. */
+  #fetch(): void {
+    for (const chunk of this.#nextRefill()) if (!chunk.gone) super.send(chunk);
   }
 
-  /** Fetches the next refill if half of the last one is used. */
-  #fetchNext(): void {
+  /** Returns the requests for the next refill, if half of the last one is used: one for each chunk. */
+  #nextRefill(): readonly Refill[] {
     this.#low = -1;
-    if (this.#refill !== undefined || this.#closed) return;
-    const { queue, activePolicies } = this.#parts;
-    const half = this.#size.of(activePolicies.policyState).permits / 2;
+    if (this.#refill !== undefined || this.#isStopped) return [];
+    const half = this.#sizes.permits / 2;
     if (this.#buffer.left > half) {
       this.#low = half;
-      return;
+      return [];
     }
-    const now = queue.now();
-    const reach = Math.max(now, queue.end) + this.#maxAge;
-    if (reach < this.#cutAt + this.#maxAge / 2) return;
+    const now = this.now();
+    const reach = Math.max(now, this.parts.queue.end) + this.#maxAge;
+    if (reach < this.#cutAt + this.#maxAge / 2) return [];
     this.#size.adapt(now, this.#buffer.drawnDue);
-    const { permits, chunk } = this.#size.of(activePolicies.policyState);
-    const count = Math.floor((permits - this.#buffer.left) / chunk);
-    if (count > 0) this.#fetch(count, chunk, reach, reach - now);
+    const { permits, chunk } = this.#sizes;
+    const chunks = chunk > 0 ? Math.floor((permits - this.#buffer.left) / chunk) : 0;
+    if (chunks <= 0) return [];
+    const refill = this.#refillOf(chunks, chunk, reach, reach - now);
+    this.#refill = refill;
+    return Array.from({ length: chunks }, () => refill);
   }
 
-  #fetch(count: number, permits: number, reach: number, longest: number): void {
-    const refill: Refill = { open: count, reach, cut: false, gone: false };
-    this.#refill = refill;
-    const amount = this.#parts.policyState.amount(permits);
-    const chunk: PermitRequest = {
-      get gone() {
-        return refill.gone;
-      },
+  #refillOf(chunks: number, permits: number, reach: number, longest: number): Refill {
+    const amount = this.parts.policyState.amount(permits);
+    let open = chunks;
+    let isCut = false;
+    const lost = () => {
+      refill.gone = true;
+      this.#refill = undefined;
+      this.#cutAt = reach;
+    };
+    const refill: Refill = {
+      gone: false,
       // a chunk that was sent may have been granted already: a second request would grant it twice
       isRepeatable: false,
       toStore: (_late, last) => reserving(amount, longest, 0, last),
       takenBy: (answer) => (isGranted(answer) ? amount : 0),
-      answer: (answer, sentAt) => this.#arrive(refill, permits, answer, sentAt),
-      returnToStore: (answer) => {
-        if (isGranted(answer)) this.#link.returnToStore(amount, answer).catch(() => {});
+      answer: (answer, sentAt) => {
+        if (isGranted(answer)) {
+          const due = this.parts.queue.dueAt(answer.wait, sentAt);
+          this.#buffer.add({ due, receipts: answer.receipts, size: permits, left: permits });
+        } else {
+          isCut = true;
+        }
+        open -= 1;
+        if (open > 0) return;
+        this.#refill = undefined;
+        if (isCut) this.#cutAt = reach;
+        this.#ready = 0;
+        this.#fetch();
+        this.#arm();
       },
-      fail: (error) => this.#lose(refill, error),
-      delayed: () => this.#lose(refill),
+      returnToStore: (answer) => {
+        if (isGranted(answer)) super.returnToStore(amount, answer).catch(() => {});
+      },
+      fail: lost,
+      delayed: lost,
     };
-    for (let i = 0; i < count && !refill.gone; i++) this.#link.send(chunk);
-  }
-
-  #arrive(refill: Refill, permits: number, answer: Answer, sentAt: number): void {
-    if (isGranted(answer)) {
-      const due = this.#parts.queue.dueAt(answer.wait, sentAt);
-      this.#buffer.add({ due, receipts: answer.receipts, size: permits, left: permits });
-    } else {
-      refill.cut = true;
-    }
-    refill.open -= 1;
-    if (refill.open > 0) return;
-    this.#refill = undefined;
-    if (refill.cut) this.#cutAt = refill.reach;
-    this.#ready = 0;
-    this.#serveExpecting();
-    this.#fetchNext();
-    this.#arm();
-  }
-
-  /** The refill has failed or is delayed: callers that wait for it fail with it, or ask the store. */
-  #lose(refill: Refill, error?: unknown): void {
-    refill.gone = true;
-    this.#refill = undefined;
-    this.#cutAt = refill.reach;
-    const callers = [...this.#expecting];
-    for (const caller of callers) this.#expecting.remove(caller);
-    for (const caller of callers) if (!caller.gone) this.#askStore(caller, error);
+    return refill;
   }
 
   /** Returns the buffered permits in excess of that number to the store, the latest first. */
@@ -293,10 +282,10 @@ export class Prefetcher implements PermitSource {
   }
 
   #return(part: DrawnPermits): void {
-    const { policyState, declared } = this.#parts;
+    const { policyState, declared } = this.parts;
     const amount = policyState.amount(part.permits);
     const receipts = receiptsOf(part, declared);
-    this.#link.returnToStore(amount, { receipts }).catch(() => {});
+    super.returnToStore(amount, { receipts }).catch(() => {});
   }
 
   /** Keeps a timer while permits are buffered; the timer does not keep the process alive. */
@@ -308,7 +297,7 @@ export class Prefetcher implements PermitSource {
       this.#forgetExit?.();
       this.#forgetExit = undefined;
     } else if (this.#expiry === undefined) {
-      this.#expiry = this.#parts.queue.wakeAt(head.due + this.#maxAge, this.#expire);
+      this.#expiry = this.parts.queue.wakeAt(head.due + this.#maxAge, this.#expire);
       this.#expiry.unref?.();
       this.#forgetExit ??= atExit(() => this.release());
     }
@@ -317,7 +306,7 @@ export class Prefetcher implements PermitSource {
   readonly #expire = (): void => {
     this.#expiry = undefined;
     const { head, left } = this.#buffer;
-    if (head !== undefined && head.due + this.#maxAge <= this.#parts.queue.now()) {
+    if (head !== undefined && head.due + this.#maxAge <= this.parts.queue.now()) {
       this.#size.shrink(left);
       this.release();
     } else {

@@ -27,7 +27,7 @@ import type { QueueEntry } from "../queue/waiter.ts";
 import type { Store } from "../stores/store.ts";
 import type { FallbackHost } from "./fallback-limiter.ts";
 import type { Receipts } from "./grants.ts";
-import { PermitLink, type PermitSource } from "./permit-link.ts";
+import { PermitLink } from "./permit-link.ts";
 import {
   type CallOptions,
   type ChangeVerb,
@@ -54,7 +54,6 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   readonly strategy: ThrowWhenUnavailable;
   readonly link: PermitLink;
   readonly prefetcher: Prefetcher | undefined;
-  readonly #source: PermitSource;
   /** The waiters without an answer, and reservations that are awaited. */
   readonly #waiters = new LinkedList<QueueEntry>();
   /** Reservations for the count of `maxWaiting`: each counts only as long as it is pending. */
@@ -64,9 +63,9 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   constructor(store: Store, key: string, parts: Parts) {
     this.parts = parts;
     this.strategy = whenUnavailable(parts, this);
-    this.link = new PermitLink(store, key, parts, this.strategy);
-    this.prefetcher = parts.prefetch && new Prefetcher(parts, this.link, parts.prefetch);
-    this.#source = this.prefetcher ?? this.link;
+    this.prefetcher =
+      parts.prefetch && new Prefetcher(store, key, parts, this.strategy, parts.prefetch);
+    this.link = this.prefetcher ?? new PermitLink(store, key, parts, this.strategy);
     parts.queue.open((grant) => {
       // no caller waits for this request: if it fails, the permits are lost
       this.returnToStore(grant.amount, grant, grant.instant).catch(() => {});
@@ -140,7 +139,7 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   }
 
   send(request: PermitRequest): void {
-    this.#source.send(request);
+    this.link.send(request);
   }
 
   /** Sends a request, and counts its error if it fails. Permits may return while the limiter closes. */
@@ -310,7 +309,7 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   }
 
   returnToStore(amount: Amount, granted: Receipts, instant?: number): Promise<void> {
-    return this.#source.returnToStore(amount, granted, instant);
+    return this.link.returnToStore(amount, granted, instant);
   }
 
   /** How many permits callers wait for, in this process. */

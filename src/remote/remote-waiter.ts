@@ -65,8 +65,8 @@ export abstract class RemoteWaiter extends Waiter implements FallbackRequest {
   gone = false;
   /** The store has promised its permits: it is, or was, in the queue. */
   isPromised = false;
-  /** Called when it is kept because the store is away; and once, when it has ended: answered, failed or cancelled. */
-  onAnswered: ((isKept: boolean) => void) | undefined;
+  /** Called once, when it has ended: answered, failed or cancelled. */
+  onAnswered: (() => void) | undefined;
   leaveFallback: (() => void) | undefined;
   protected readonly host: WaiterHost;
   /** The longest wait, microseconds. */
@@ -87,9 +87,7 @@ export abstract class RemoteWaiter extends Waiter implements FallbackRequest {
   abstract decline(full: () => Error, reason?: RefusedMessage["reason"]): void;
   protected abstract reject(reason: unknown): void;
 
-  delayed(): void {
-    this.onAnswered?.(true);
-  }
+  delayed(): void {}
 
   protected get waited(): number {
     return this.host.parts.queue.now() - this.asked;
@@ -166,7 +164,7 @@ export abstract class RemoteWaiter extends Waiter implements FallbackRequest {
   protected answered(): void {
     const { onAnswered } = this;
     this.onAnswered = undefined;
-    onAnswered?.(false);
+    onAnswered?.();
   }
 
   protected untrack(): void {

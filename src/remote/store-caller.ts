@@ -120,7 +120,6 @@ export class StoreCaller extends RemoteWaiter implements PromisedCaller {
   // -- while the store is away --
 
   override delayed(): void {
-    super.delayed();
     this.isAgain = true;
     const ms = this.left / 1000;
     const isTimed = this.#tries && ms <= LONGEST_TIMEOUT_MS;

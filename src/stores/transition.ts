@@ -76,7 +76,7 @@ export interface TransitionOptions {
   readonly limits?: readonly (string | undefined)[];
 }
 
-/** The result of `ask` for one limiter of a combination. */
+/** The result of `ask`. */
 export interface Asked {
   readonly at: number;
   readonly wait: number;
@@ -274,19 +274,12 @@ export class StateTransition {
     return { ...AT_ONCE, wait, receipts: this.#take(at, permits) };
   }
 
-  #decide({ verb, amount, late }: StoreRequest & { verb: "decide" | "peek" }): Answer {
-    const states = this.#states;
-    const permits = states.amounts(amount);
-    const from = this.#from(late);
-    const at = states.earliest(from, permits);
-    const shut = states.refusing(permits);
-    if (at === Infinity && shut < 0) return { ...AT_ONCE, wait: Infinity };
-    const { slowest, open } = states.alone(from, permits);
-    const full = at > states.now && shut < 0 ? states.overflowing(permits) : shut;
-    if (verb === "decide" && at <= states.now) this.#take(at, permits);
-    const quotas = states.quotas(open);
-    if (full >= 0) return { ...AT_ONCE, wait: Infinity, slowest: full, quotas };
-    return { ...AT_ONCE, wait: this.#waitUntil(at), slowest, quotas };
+  #decide(request: StoreRequest & { verb: "decide" | "peek" }): Answer {
+    const asked = this.ask({ ...request, longest: 0 });
+    const { wait, fate, slowest, open } = asked;
+    if (fate === "never") return { ...AT_ONCE, wait };
+    if (request.verb === "decide" && fate === "passes") this.takeAsked(request, asked);
+    return { ...AT_ONCE, wait, slowest, quotas: this.#states.quotas(open) };
   }
 
   #deficit(): Answer {
@@ -324,9 +317,7 @@ export class StateTransition {
     return at > this.#states.now ? Math.ceil(at - this.#states.now) : 0;
   }
 
-  // -- combinations --
-
-  /** Returns when the part can be granted, and whether that is within `longest`. Changes nothing. */
+  /** Returns when a request, or a part of a combination, can be granted, and whether that is within `longest`. Changes nothing. */
   ask({ amount, longest, late }: Pick<CombinedSubrequest, "amount" | "longest" | "late">): Asked {
     const states = this.#states;
     const permits = states.amounts(amount);

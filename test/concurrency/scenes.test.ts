@@ -2,6 +2,7 @@ import * as assert from "uvu/assert";
 import {
   bestFixed,
   CHANGE_MS,
+  type JudgedScene,
   learned,
   RECOVERED_MS,
   resultOf,
@@ -43,6 +44,26 @@ test("while the client is idle the limit stays", () => {
   const { run } = resultOf(SCENES["idle for 20 s, then busy again"] as never, learned(), 1);
   const [before, after] = [21_000, 39_900].map((atMs) => run.limits[atMs / 100]);
   assert.equal(before, after);
+});
+
+test("after an eightfold drop the limit is near the new number of workers", () => {
+  const workers = (atMs: number) => (atMs < 12_000 ? 24 : 3);
+  const scene = { ...SCENES["exponential latencies"], workers, durationMs: 33_000 } as JudgedScene;
+  for (let seed = 1; seed <= 8; seed++) {
+    const { run } = resultOf(scene, learned(), seed);
+    const limit = Number(run.limits[320]);
+    assert.ok(limit <= 9, `seed ${seed}: ${limit} for 3 workers, 20 s later`);
+  }
+});
+
+test("one worker: the limit rests at 2", () => {
+  for (const seed of SEEDS) {
+    const scene = { ...SCENES["warm start"], workers: () => 1 } as JudgedScene;
+    const { run } = resultOf(scene, learned(), seed);
+    const limits = run.limits.slice(300).map(Number);
+    const mean = limits.reduce((sum, limit) => sum + limit, 0) / limits.length;
+    assert.ok(mean < 2.5 && Math.max(...limits) <= 4, `seed ${seed}: ${limits.join(" ")}`);
+  }
 });
 
 test("without a limit most calls are given up, so the scenes are hard enough", () => {

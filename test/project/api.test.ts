@@ -1,17 +1,24 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
 import * as assert from "uvu/assert";
 import { entries, exportsOf } from "../support/docs/exports.ts";
 import { suite } from "../support/suite.ts";
 
-// Each entry of the package has a page in docs/api, whose title is the name that users import. On it each export is in a
-// heading, as code, or in a table whose first column is called "name", alone or with its arguments. The members of an
-// export are on any page of an entry that exports it.
+// Each entry of a package has a page in docs/api of its folder, whose title is the name that users import. On it each export
+// is in a heading, as code, or in a table whose first column is called "name", alone or with its arguments; what an entry
+// exports from another one with `export *` is on the page of that one. The members of an export are on any page of an
+// entry that exports it.
+const PACKAGES = [".", "gateway"];
+const sources = new Map(PACKAGES.flatMap((folder) => [...entries(folder)]));
 const pages = new Map(
-  readdirSync("docs/api").map((file) => {
-    const text = readFileSync(join("docs/api", file), "utf8");
-    return [/^# (.*)$/m.exec(text)?.[1] ?? file, { file, text }] as const;
+  PACKAGES.flatMap((folder) => {
+    const pageFolder = join(folder, "docs/api");
+    return readdirSync(pageFolder).map((file) => {
+      const path = join(pageFolder, file);
+      const text = readFileSync(path, "utf8");
+      return [/^# (.*)$/m.exec(text)?.[1] ?? file, { path, text }] as const;
+    });
   }),
 );
 
@@ -37,32 +44,36 @@ function signaturesIn(file: string): string {
     .replaceAll(/\/\*\*.*?\*\//gs, "")
     .replaceAll(/\s+/g, " ")
     .replaceAll("readonly ", "")
-    .replaceAll(/(?<=[(<]) | (?=[)])/g, "")
-    .replaceAll(/,(?=\))/g, "")
+    .replaceAll(/(?<=[(<]) | (?=[)>])/g, "")
+    .replaceAll(/,(?=[)>])/g, "")
     .replaceAll(/(\w): ([\w<>| ]+) = [^,)]+(?=[,)])/g, "$1?: $2");
 }
 
 /** Types that users only pass on: their fields are internal. */
 const OPAQUE = /^(\w*Policy|Store|MemoryStore)$/;
-/** What other libraries' clients are like: these explain their methods. */
-const FOREIGN = /^\w+Subscriber$/;
+/** What other libraries' objects are like: these explain their members. */
+const FOREIGN =
+  /^(\w+Subscriber|RedisReader|Express\w+|Fastify(Instance|Request|Reply)|(Hono|Koa)Context|Node(Request|Response)|PacedResponse|UpgradeSocket)$/;
 
 const api = suite("docs/api");
 
 api("each entry has a page, and the index links to it", () => {
-  assert.equal([...pages.keys()].toSorted(), [...entries().keys()].toSorted());
+  assert.equal([...pages.keys()].toSorted(), [...sources.keys()].toSorted());
   const index = readFileSync("docs/api.md", "utf8");
+  const isLinked = (entry: string, path: string) =>
+    index.includes(`[\`${entry}\`](${relative("docs", path)})`);
   assert.equal(
-    [...pages].filter(([entry, { file }]) => !index.includes(`[\`${entry}\`](api/${file})`)),
+    [...pages].filter(([entry, { path }]) => !isLinked(entry, path)),
     [],
   );
 });
 
 /** The code of the pages that may name the members of an export, by its declaration. */
 const codes = new Map<string, readonly string[]>();
-const exportsByEntry = [...entries()].map(([entry, file]) => {
+const exportsByEntry = [...sources].map(([entry, file]) => {
   const page = pages.get(entry)?.text ?? "";
-  const exported = exportsOf(file);
+  const others = [...sources.values()].filter((source) => source !== file);
+  const exported = exportsOf(file, others);
   const prose = page.replaceAll(/^```.*?^```$/gms, "");
   const code = prose.match(/`[^`]+`/g) ?? [];
   for (const { declaredAs } of exported) {
@@ -80,7 +91,7 @@ for (const { entry, file, page, exported } of exportsByEntry) {
 
   api(`the page names every member that ${entry} declares`, () => {
     const missing = exported.flatMap(({ name, declaredAs, members }) =>
-      (OPAQUE.test(name) ? [] : members)
+      (OPAQUE.test(name) || FOREIGN.test(name) ? [] : members)
         .filter((member) => !codes.get(declaredAs)?.some((code) => code.match(`\\b${member}\\b`)))
         .map((member) => `${name}.${member}`),
     );
@@ -88,7 +99,7 @@ for (const { entry, file, page, exported } of exportsByEntry) {
   });
 
   api(`the signatures on the page are those of ${entry}`, () => {
-    const sources = new Map(
+    const texts = new Map(
       exported.map(({ name, declaredAs }) => [name, signaturesIn(declaredAs.split(" ")[0] ?? "")]),
     );
     const wrong = signaturesOn(page).filter((line) => {
@@ -97,7 +108,7 @@ for (const { entry, file, page, exported } of exportsByEntry) {
       const declared = rest.startsWith(".")
         ? rest.slice(1)
         : line.replace(/^new \w+/, "constructor");
-      return !sources.get(name)?.includes(declared);
+      return !texts.get(name)?.includes(declared);
     });
     assert.equal(wrong, []);
   });
@@ -113,8 +124,9 @@ for (const { entry, file, page, exported } of exportsByEntry) {
 
   api(`${entry} exports the values that its source declares`, async () => {
     const values = Object.keys(await import(pathToFileURL(file).href));
+    const all = exportsOf(file).map(({ name }) => name);
     assert.equal(
-      values.filter((name) => !names.includes(name)),
+      values.filter((name) => !all.includes(name)),
       [],
     );
   });

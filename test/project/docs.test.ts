@@ -24,8 +24,8 @@ for (const [folder, end] of [
 
 indexes.run();
 
-const docs = ["docs", "docs/api", "gateway/docs", "cli/docs"].flatMap((folder) =>
-  filesOf(folder, ".md").map((name) => join(folder, name)),
+const docs = ["docs", "docs/api", "gateway/docs", "gateway/docs/api", "cli/docs"].flatMap(
+  (folder) => filesOf(folder, ".md").map((name) => join(folder, name)),
 );
 
 const form = suite("the form of migration pages");

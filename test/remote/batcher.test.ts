@@ -86,6 +86,18 @@ test("requests of one turn leave together, in the handler's order, one batch at 
   assert.is(timers.countTimers(), 0);
 });
 
+test("a batch of which the handler has answered all requests is not sent", async () => {
+  const { handler, batcher } = make({ mostRequests: 2 });
+  handler.prepare = (requests) => requests.filter(({ text }) => text > "b");
+  for (const text of "abcd") batcher.add(request(text));
+  await microtasks();
+  handler.answer(["1", "2"]);
+  await microtasks();
+  assert.equal(handler.news, ["sent cd", "answered 1,2"]);
+  assert.ok(batcher.isDrained);
+  assert.is(timers.countTimers(), 0);
+});
+
 test("a clock that throws, or a handler, fails the batch and no more", async () => {
   const { handler, batcher } = make();
   handler.now = () => {

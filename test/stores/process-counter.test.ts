@@ -3,7 +3,7 @@ import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import { ProcessCounter } from "../../src/stores/process-counter.ts";
 import { type RedisClient, scriptRunner } from "../../src/stores/redis/client.ts";
-import { ProcessCounters } from "../../src/stores/redis/process-counters.ts";
+import { processCountersOf } from "../../src/stores/redis/process-counters.ts";
 import { processScript } from "../../src/stores/redis/scripts.ts";
 import { freshUrl } from "../support/redis/server.ts";
 import { suite } from "../support/suite.ts";
@@ -130,7 +130,7 @@ onRedis("each process counts once, until its registration lapses", async () => {
 onRedis("limiters with one key share a counter; several keys share a call", async () => {
   const scripts: string[] = [];
   const plain = scriptRunner(redis as RedisClient);
-  const counters = ProcessCounters.of({
+  const counters = processCountersOf({
     runScript: (script, keys, args) => {
       scripts.push(`${script.name} ${keys.join(" ")}`);
       return plain.runScript(script, keys, args);

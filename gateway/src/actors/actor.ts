@@ -17,6 +17,7 @@ export type Actor = (request: GatewayRequest) => Maybe<string | undefined>;
 /** How requests without a value for the rule's actor are counted. */
 export type WhenActorMissing = "device" | "shared" | "skip";
 
+/** Actors by the name that rules use. */
 export type Actors = Readonly<Record<string, Actor>>;
 
 /**

@@ -5,6 +5,7 @@ import { ownActor } from "./actor.ts";
 import { type ForwardedField, forwardedFor } from "./forwarded.ts";
 import { ProxyCheck } from "./proxy-check.ts";
 
+/** The options of `fromAddress`. */
 export interface AddressOptions {
   /**
    * How many of your own proxies are in front; each appends the address of its client to the field.

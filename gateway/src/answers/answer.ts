@@ -14,12 +14,15 @@ import { DIALECTS, type Dialect, type Field, reportedViolations, seconds } from 
 
 /** A response, independent of the server. */
 export interface Answer {
+  /** From 100 to 599. */
   readonly status: number;
   /** Header fields by name. */
   readonly headers: Readonly<Record<string, string>>;
+  /** Sent as it is. */
   readonly body: string;
 }
 
+/** What refusals and header fields look like. */
 export interface AnswerOptions {
   /** The status of a refusal, from 400 to 599. Default 429; nginx uses 503. */
   readonly status?: number | undefined;

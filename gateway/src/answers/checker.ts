@@ -39,12 +39,15 @@ export interface Pace {
 
 /** The result of one policy for a request. */
 export interface PolicyOutcome {
+  /** What responses say about the policy. */
   readonly rule: Pick<RequestRule, "name" | "mode" | "cost"> & {
     /** Whether responses mention the rule. Undefined: they do. */
     readonly report?: boolean | undefined;
     /** What it counts, if not requests per time: "concurrent-requests". */
     readonly quotaUnit?: string | undefined;
   };
+  /** Whether it lets the request pass. */
   readonly allowed: boolean;
+  /** Its state. */
   readonly decision: Decision;
 }

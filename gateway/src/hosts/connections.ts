@@ -24,6 +24,7 @@ import { LeasedPlaces, OwnPlaces, type Places, type SharedPlaces } from "../plac
 import type { GatewayRequest } from "../request.ts";
 import type { CountedRule } from "../verdict.ts";
 
+/** The options of `limitConnections`. */
 export interface ConnectionsOptions {
   /**
    * The actor by which requests are counted. Default: the client's address. Requests without a value

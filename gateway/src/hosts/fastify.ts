@@ -9,6 +9,7 @@ import { pace } from "./node.ts";
 import type { NodeRequest, NodeResponse } from "./node-messages.ts";
 import { NodeGatewayRequest } from "./node-request.ts";
 
+/** The options of `fastifyGateway`. */
 export interface FastifyGatewayOptions extends HostOptions {
   /** From `createGateway` or `limitConnections`. */
   readonly gateway: Checker;
@@ -100,6 +101,7 @@ function plugWith(work: () => unknown, done: Done): void {
 /** The hooks to which a limit can be added. */
 const HOOKS = ["onRequest", "preParsing", "preValidation", "preHandler"] as const;
 
+/** The options of `fastifyLimit` as a plugin. */
 export interface FastifyLimitOptions<Req = FastifyRequest> extends HostLimitOptions<Req> {
   /** The limiter: see `fastifyLimit`. */
   readonly limiter: Limiter | LimiterByKey;
@@ -193,6 +195,7 @@ const NO_ROUTES = "(empty tree)";
 
 /** What a route may say in its `config.rateLimit`: options in place of the plugin's, or a limiter of its own. */
 export interface FastifyRouteLimit<Req = FastifyRequest> extends HostLimitOptions<Req> {
+  /** Default: that of the plugin. */
   readonly limiter?: Limiter | LimiterByKey | undefined;
 }
 

@@ -15,6 +15,7 @@ import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
 import type { RateLimited } from "./limit-verdict.ts";
 import { pacedBody } from "./paced-response.ts";
 
+/** The options of `fetchGateway`. */
 export interface FetchHostOptions<Context extends readonly unknown[]> extends HostOptions {
   /**
    * Returns the client's address. A `Request` does not contain it; by default the adapter reads it

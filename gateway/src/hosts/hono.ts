@@ -17,6 +17,7 @@ export interface HonoContext {
   header(name: string, value: string): void;
 }
 
+/** The options of `honoGateway`. */
 export interface HonoGatewayOptions extends HostOptions {
   /**
    * Returns the client's address. By default the adapter reads it where @hono/node-server, Deno and

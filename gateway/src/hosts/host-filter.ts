@@ -35,6 +35,7 @@ const PACED = new WeakSet<CheckResult>();
 /** What to do with a request if the filter fails. */
 export type OnError = "allow" | "refuse";
 
+/** The options of a filter in front of any server. */
 export interface HostOptions extends AnswerOptions {
   /**
    * What to do with a request if the filter itself fails, for example because Redis is unavailable:

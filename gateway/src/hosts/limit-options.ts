@@ -7,6 +7,7 @@ import type { HostOptions } from "./host-filter.ts";
 
 /** A limiter for each key: a `KeyedLimiter`, a `RedisLimiter` or a `StoreLimiter`. */
 export interface LimiterByKey {
+  /** Returns the limiter of a key. */
   for(key: string): Limiter;
 }
 
@@ -22,6 +23,7 @@ export type LimitKey = string | number | bigint | null | undefined;
 /** See `limit` of `LimitOptions`. */
 export type RequestLimit = number | Policy | Limiter | LimiterByKey | null | undefined;
 
+/** The options of a limit in one call. */
 export interface LimitOptions<Raw = unknown> {
   /**
    * Returns the key by which a request is counted: requests with the same key share a quota. A

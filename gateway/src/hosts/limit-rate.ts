@@ -25,6 +25,7 @@ import type { PaceLimit } from "../pipeline/limit.ts";
 import { OneLimit } from "../pipeline/one-limit.ts";
 import type { GatewayRequest } from "../request.ts";
 
+/** The options of `limitRate`. */
 export interface LimitRateOptions {
   /** Bytes per second, above 0. Required unless `limiter` is given. */
   readonly bytesPerSecond?: number | undefined;

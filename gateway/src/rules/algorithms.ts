@@ -24,6 +24,7 @@ export const ALGORITHM_FIELDS = [
   "with",
 ] as const;
 
+/** A field of a rule that not every algorithm knows. */
 export type AlgorithmField = (typeof ALGORITHM_FIELDS)[number];
 
 /** An algorithm that rules may name. */
@@ -45,6 +46,7 @@ export interface RuleAlgorithm {
   policy(numbers: RuleNumbers): Policy;
 }
 
+/** Algorithms by the name that rules use. */
 export type RuleAlgorithms = Readonly<Record<string, RuleAlgorithm>>;
 
 export function checkAlgorithms(algorithms: unknown): void {

@@ -27,8 +27,10 @@ export interface SettledCost {
   readonly settle: (request: GatewayRequest, status: number | undefined) => Maybe<number>;
 }
 
+/** What a request costs, in permits. */
 export type Cost = CostFunction | SettledCost;
 
+/** Costs by the name that rules use. */
 export type Costs = Readonly<Record<string, Cost>>;
 
 /** A cost with functions that never throw; undefined is a failure. */

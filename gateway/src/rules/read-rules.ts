@@ -17,6 +17,7 @@ import { type Entry, type EntrySchema, entrySchema, type UrlRules } from "./sche
 import { BUILT_IN, type Names } from "./schema-fields.ts";
 import { treeOfText } from "./yaml-tree.ts";
 
+/** The options of `readRules`. */
 export interface ReadOptions extends Partial<Names> {
   /** The name of the text in messages, such as a file's name. Default "rules". */
   readonly source?: string | undefined;

@@ -13,6 +13,7 @@ export const UNITS = {
   ever: 1e12,
 } as const;
 
+/** A unit of time, by the name that rules use. */
 export type Unit = keyof typeof UNITS;
 
 /** Where the windows of a fixed window begin. */
@@ -31,6 +32,7 @@ export function isTimeZone(name: string): boolean {
 export interface RuleNumbers {
   /** Requests per unit: permits in each `periodMs`. 0 or more; 0 refuses every request. */
   readonly rpu: number;
+  /** The unit of the period. */
   readonly unit: Unit;
   /** The number of units in a period. Above 0, default 1. */
   readonly units: number;
@@ -90,6 +92,7 @@ export interface AnyRule {
   readonly actor: string | undefined;
   /** How requests without a value for the actor are counted. Undefined: the gateway's `whenActorMissing`. */
   readonly whenActorMissing: "device" | "shared" | "skip" | undefined;
+  /** "local": counted in each process; "global": on Redis, for all together. */
   readonly scope: "local" | "global";
   /** "shadow": counted and reported, never refused. */
   readonly mode: "enforce" | "shadow";
@@ -108,8 +111,10 @@ interface Reported {
   readonly report: boolean;
 }
 
+/** Which requests count: others get their permits back after the response. */
 export type Count = "all" | "failures" | "successes" | { readonly status: readonly number[] };
 
+/** How long an actor is refused once a rule has refused it. */
 export interface Block {
   /** How long the first block lasts, ms. */
   readonly forMs: number;
@@ -145,18 +150,22 @@ export interface RequestRule extends AnyRule, Reported, RuleNumbers {
    * numbers.
    */
   readonly limitKey: string | undefined;
+  /** Other numbers for values of the actor. */
   readonly overrides: readonly RuleOverride[];
 }
 
 /** Limits how many requests are in progress at once. */
 export interface ConnectionRule extends AnyRule, Reported {
+  /** It counts requests in progress. */
   readonly quotaUnit: "concurrent-requests";
   readonly actor: string;
+  /** A request holds one place. */
   readonly cost: 1;
   /** How many requests of each actor, a whole number, 1 or more. */
   readonly connections: number;
   /** How long a request holds its place at most, ms. Undefined: until it is over. */
   readonly maxAgeMs: number | undefined;
+  /** Other numbers for values of the actor. */
   readonly overrides: readonly ConnectionOverride[];
 }
 
@@ -164,6 +173,7 @@ export interface ConnectionRule extends AnyRule, Reported {
 export interface ConnectionOverride {
   /** As the actor returns it. */
   readonly value: string;
+  /** How many requests of this actor, a whole number, 1 or more. */
   readonly connections: number;
 }
 
@@ -177,9 +187,11 @@ export interface RateNumbers {
 
 /** Limits the bytes per second of responses: of each one, or of all of an actor together. */
 export interface RateRule extends AnyRule, RateNumbers {
+  /** It counts bytes of responses. */
   readonly quotaUnit: "content-bytes";
   readonly scope: "local";
   readonly mode: "enforce";
+  /** Other numbers for values of the actor. */
   readonly overrides: readonly RateOverride[];
 }
 
@@ -200,7 +212,10 @@ export type Rule = RequestRule | ConnectionRule | RateRule;
  * source contains the path: "rules[0].rules[1]".
  */
 export interface Place {
+  /** The name of the file, or of another source. */
   readonly source: string;
+  /** From 1; 0 in objects. */
   readonly line: number;
+  /** From 1; 0 in objects. */
   readonly column: number;
 }

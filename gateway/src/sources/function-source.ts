@@ -3,6 +3,7 @@ import type { Rule } from "../rules/rule.ts";
 import { checkPeriod, poll, within } from "./poll.ts";
 import type { RuleSource } from "./source.ts";
 
+/** The options of `functionSource`. */
 export interface FunctionSourceOptions {
   /** The source's name in messages. Default "function". */
   readonly name?: string | undefined;

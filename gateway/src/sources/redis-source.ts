@@ -8,6 +8,7 @@ export interface RedisReader {
   get(key: string): Promise<string | null>;
 }
 
+/** The options of `redisSource`. */
 export interface RedisSourceOptions extends PollOptions {
   /**
    * A connected client for subscriptions, such as `redis.duplicate()`; never closed. The gateway

@@ -2,6 +2,7 @@ import { checkFunction, checkOptions, checkText, show } from "../ground/check.ts
 import { checkPoll, type PollOptions, poll, within } from "./poll.ts";
 import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 
+/** The options of `urlSource`. */
 export interface UrlSourceOptions extends PollOptions {
   /** Header fields to send, such as `authorization`. */
   readonly headers?: Readonly<Record<string, string>> | undefined;

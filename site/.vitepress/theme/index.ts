@@ -49,6 +49,12 @@ export default {
       ),
     );
     app.component(
+      "ConcurrencyGround",
+      island("The playground", async (place) =>
+        (await import("../../view/concurrency.ts")).mount(place),
+      ),
+    );
+    app.component(
       "LiveFigure",
       island("This figure", async (place, name) =>
         (await import("../../view/figure.ts")).mount(place, name),

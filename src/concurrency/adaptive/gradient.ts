@@ -9,9 +9,9 @@
  *
  * **The step.** The strategy looks at windows of calls: two for each slot, and at least 20. After each one
  *
- *     limit := limit + √limit − queued     (by half of that where it goes down)
+ *     limit := limit + √limit − queued     (by half of that where it goes down; below 4, limit / 2 instead of √limit)
  *
- * so it rests where √limit calls queue. This is enough to keep the workers busy, and it is the same number for every
+ * so it rests where √limit calls queue, and at 2 where there is one worker. This is enough to keep the workers busy, and it is the same number for every
  * client that sees the same delay: clients that share a server approach equal limits, because the one with the
  * higher limit has more calls in the queue than it is allowed, and the other one fewer.
  *
@@ -30,6 +30,9 @@
  * **The baseline** is measured anew from time to time: the limit is halved for a window, so that the queue drains.
  * If it does not drain (under half the limit just as many calls end in a second), the limit is halved again. The latency of
  * the last window is the new baseline, averaged with the old one unless it differs by more than half; then the limit returns.
+ * Rates of short windows differ by chance, so a baseline more than twice the old one is doubted: the limit is halved once
+ * more, and only a latency that stays is believed. If 24 workers become 3, and calls take 50 ms, the first window under
+ * half the limit, 15, shows 230 ms: under 7 it shows 110, under 3 it shows 50, and under 1 it still does.
  * Measurements take up to 1/40 of the time, and cost less, as the server works meanwhile. They come earlier when almost half
  * of the calls seem to queue: then either there are fewer workers (the latency falls when the limit is halved), or the
  * server has become slower for good (it does not fall, and is the new baseline). In between, the baseline follows a latency
@@ -40,8 +43,9 @@
  * long such a call took is no sample. Windows with an overload do not raise the limit.
  *
  * **Bounds.** The limit is never above `max` and never below `min`. When it goes down, calls in flight go on: until
- * they end, as many as before run, at most `max`. Under n workers the latency is about n / (n − √n) × the baseline:
- * 1.4 × for 10 workers and 1.1 × for 100, but 2 × for 3 workers and 2.6 × for one. Set `max` where only a few are known.
+ * they end, as many as before run, at most `max`. With n workers the limit rests at n + √(n + 1/4) + 1/2, and a call takes as
+ * many times the baseline as that is times n: 1.1 × with 100 workers, 1.4 × with 10, 1.8 × with 3, and 2 × with one. Set `max`
+ * where only a few are known.
  *
  * **Where it is inexact.** If `min` is higher than what the server can take, the queue never drains and the baseline is
  * too long. Where more than half of the calls are slow ones in some windows and not in others, it is noisy.
@@ -68,6 +72,8 @@ const SAME_RATE = 0.85;
 /** A baseline that differs by this factor replaces the old one, and if it is longer, it is soon measured again. */
 const DIFFERENT = 1.5;
 const SOON = 1 / 8;
+/** A baseline that is longer by this factor is doubted. */
+const DOUBTFUL = 2;
 /** What an overload leaves of the limit. */
 const DECREASE = 0.8;
 
@@ -100,6 +106,8 @@ interface Measurement {
   readonly held: Held;
   /** How many calls ended in a ms in the window before the present one. */
   rate: number;
+  /** The latency in that window, ms; under the limit before the measurement it says nothing. */
+  fastMs: number;
 }
 
 class Gradient {
@@ -175,13 +183,14 @@ class Gradient {
       return;
     }
     const rate = this.#limit / held.meanMs;
-    this.#measurement = { sinceMs: now, limit: this.#limit, held, rate };
+    this.#measurement = { sinceMs: now, limit: this.#limit, held, rate, fastMs: Infinity };
     this.#halve();
   }
 
   /** The limit after a window in which it was in use. */
   #next(limit: number, held: Held): number {
-    const change = Math.sqrt(limit) - this.#queued(limit, held);
+    const allowed = Math.min(Math.sqrt(limit), limit / 2);
+    const change = allowed - this.#queued(limit, held);
     return limit + (change < 0 ? DAMPING : 1) * change;
   }
 
@@ -194,8 +203,12 @@ class Gradient {
 
   #measured(measurement: Measurement, held: Held, now: number): void {
     const rate = this.#limit / held.meanMs;
-    if (this.#limit > this.#bounds.min && rate >= SAME_RATE * measurement.rate) {
+    const isDoubtful = held.fastMs > DOUBTFUL * (this.#baselineMs ?? held.fastMs);
+    const hasFallen = held.fastMs * DIFFERENT < measurement.fastMs;
+    const isDrained = rate < SAME_RATE * measurement.rate && !(isDoubtful && hasFallen);
+    if (this.#limit > this.#bounds.min && !isDrained) {
       measurement.rate = rate;
+      measurement.fastMs = held.fastMs;
       this.#halve();
       return;
     }

@@ -1,5 +1,4 @@
 /** Chooses the adapter of a client, by the client's methods. */
-import { oncePerProcess } from "../../ground/copies.ts";
 import type { ClientAdapter, Connection } from "./clients/adapter.ts";
 import { type BunRedisLike, bunAdapter } from "./clients/bun.ts";
 import { type IoredisLike, ioredisAdapter } from "./clients/ioredis.ts";
@@ -7,6 +6,7 @@ import { type NodeRedisLike, nodeRedisAdapter } from "./clients/node-redis.ts";
 import { type UpstashLike, upstashAdapter } from "./clients/upstash.ts";
 import { has } from "./methods.ts";
 import { notAClient, whyNoClient } from "./not-a-client.ts";
+import { onePerClient } from "./per-client.ts";
 import type { ScriptRunner } from "./script-runner.ts";
 
 export type { Script, ScriptRunner } from "./script-runner.ts";
@@ -15,23 +15,12 @@ export type { BunRedisLike, IoredisLike, NodeRedisLike, UpstashLike };
 /** A client of Redis that limiters accept, or anything with `runScript`. */
 export type RedisClient = IoredisLike | NodeRedisLike | BunRedisLike | UpstashLike | ScriptRunner;
 
-const adapters = /* @__PURE__ */ oncePerProcess(
-  "client adapters",
-  () => new WeakMap<RedisClient, ClientAdapter>(),
-);
-
 /**
  * Returns the adapter of a client: the same for the same client.
  *
  * @throws TypeError if it is not a client, with what is accepted
  */
-export function adapterOf(client: RedisClient): ClientAdapter {
-  const known = adapters.get(client);
-  if (known !== undefined) return known;
-  const adapter = makeAdapter(client);
-  adapters.set(client, adapter);
-  return adapter;
-}
+export const adapterOf = /* @__PURE__ */ onePerClient("client adapters", makeAdapter);
 
 /** Returns the runner of a client's scripts. */
 export function scriptRunner(client: RedisClient): ScriptRunner {

@@ -78,20 +78,6 @@ local function open()
   return context, own
 end
 
--- finds when the part can be granted, and returns whether the combination can be granted with it
-local function ask(part)
-  local from = math.max(now - part.late, paused_until)
-  part.at = earliest(from, part.permits)
-  part.wait = part.at > now and math.ceil(part.at - now) or 0
-  part.slowest, part.open = alone(from, part.permits)
-  local shut = closed and refuses(part.permits)
-  local full = shut or part.wait > 0 and part.at < math.huge and overflowing(part.permits)
-  part.fate = full and "2" or part.at == math.huge and "3" or part.wait <= part.longest and "1" or "0"
-  if full then part.wait, part.slowest = math.huge, full - 1 end
-  part.passes = part.fate == "1"
-  return part.passes or part.optional
-end
-
 -- runs the function for each policy of all versions, with its state's table and index in that
 local function each_state(run)
   for i = 1, count do run(algorithm[i], state, i) end

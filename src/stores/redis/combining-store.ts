@@ -7,7 +7,6 @@
  * same hash tag (the text in braces) are combined.
  */
 import { show } from "../../ground/check.ts";
-import { oncePerProcess } from "../../ground/copies.ts";
 import {
   type BatchCounter,
   type BatchCounters,
@@ -24,7 +23,8 @@ import type {
 import { decodeNotes, decodeStanding, encodeBatchId, REPEATED } from "./answers.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
 import type { LuaTwin } from "./lua-twin.ts";
-import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
+import { onePerClient } from "./per-client.ts";
+import { callScript, isCrossSlot, type Script, type ScriptRunner } from "./script-runner.ts";
 import { combinedScriptFor } from "./scripts.ts";
 
 /** The most limiters in a call: the server runs nothing else while a script runs. */
@@ -46,9 +46,10 @@ interface Pending {
   reject(error: unknown): void;
 }
 
-const combiningStores = /* @__PURE__ */ oncePerProcess(
+/** Returns the store of a client: one for all its limiters. */
+export const combiningStoreOf = /* @__PURE__ */ onePerClient(
   "combining stores",
-  () => new WeakMap<ScriptRunner, RedisCombiningStore>(),
+  (runner: ScriptRunner) => new RedisCombiningStore(runner),
 );
 
 export class RedisCombiningStore implements CombiningStore {
@@ -56,16 +57,7 @@ export class RedisCombiningStore implements CombiningStore {
   readonly #pending = new Map<Script, Pending[]>();
   #hasSlots = false;
 
-  /** Returns the store of a client: one for all its limiters. */
-  static of(runner: ScriptRunner): RedisCombiningStore {
-    const known = combiningStores.get(runner);
-    if (known !== undefined) return known;
-    const store = new RedisCombiningStore(runner);
-    combiningStores.set(runner, store);
-    return store;
-  }
-
-  private constructor(runner: ScriptRunner) {
+  constructor(runner: ScriptRunner) {
     this.#runner = runner;
   }
 
@@ -136,7 +128,7 @@ export class RedisCombiningStore implements CombiningStore {
       },
       (error: unknown) => {
         numbers.release();
-        const isScattered = /CROSSSLOT|same slot/.test(String(error));
+        const isScattered = isCrossSlot(error);
         if (isScattered) this.#hasSlots = true;
         for (const request of batch) {
           // the keys of different requests may be in different slots

@@ -3,14 +3,12 @@ import { oncePerProcess } from "../../ground/copies.ts";
 import { Breaker } from "../breaker.ts";
 import { adapterOf, type RedisClient } from "./client.ts";
 import type { Connection } from "./clients/adapter.ts";
+import { onePerClient } from "./per-client.ts";
 
 /** Returns the breaker that this key, prefix included, shares with the other keys of its server. */
 export type BreakerOf = (key: string) => Breaker;
 
-const known = /* @__PURE__ */ oncePerProcess(
-  "breakers",
-  () => new WeakMap<RedisClient, BreakerOf>(),
-);
+const breakersByClient = /* @__PURE__ */ onePerClient("breakers", makeBreakers);
 
 /** The clients with event listeners: one listener for each event, for any number of limiters. */
 const heeded = /* @__PURE__ */ oncePerProcess(
@@ -25,8 +23,7 @@ const heeded = /* @__PURE__ */ oncePerProcess(
  * @param heeds whether the breaker uses the client's connection events
  */
 export function breakersOf(client: RedisClient, heeds: boolean): BreakerOf {
-  const breakerOf = known.get(client) ?? makeBreakers(client);
-  known.set(client, breakerOf);
+  const breakerOf = breakersByClient(client);
   const { connection } = adapterOf(client);
   if (heeds && connection !== undefined && !heeded.has(client)) {
     heeded.add(client);

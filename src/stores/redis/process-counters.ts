@@ -1,15 +1,17 @@
 import { oncePerProcess } from "../../ground/copies.ts";
 import { ProcessCounter } from "../process-counter.ts";
 import { encodeBatchId } from "./answers.ts";
-import { ScriptCoalescer } from "./script-coalescer.ts";
+import { onePerClient } from "./per-client.ts";
+import { coalescerOf, type ScriptCoalescer } from "./script-coalescer.ts";
 import type { ScriptRunner } from "./script-runner.ts";
 import { processScript } from "./scripts.ts";
 
 const processId = /* @__PURE__ */ oncePerProcess("process id", () => crypto.randomUUID());
 
-const all = /* @__PURE__ */ oncePerProcess(
+/** Returns the counters of a client. */
+export const processCountersOf = /* @__PURE__ */ onePerClient(
   "process counters",
-  () => new WeakMap<ScriptRunner, ProcessCounters>(),
+  (runner: ScriptRunner) => new ProcessCounters(runner),
 );
 
 /** The counters of one client: limiters with the same key share a counter, and a process counts once. */
@@ -21,14 +23,8 @@ export class ProcessCounters {
     if (!this.#counters.get(key)?.deref()) this.#counters.delete(key);
   });
 
-  static of(runner: ScriptRunner): ProcessCounters {
-    const counters = all.get(runner) ?? new ProcessCounters(runner);
-    all.set(runner, counters);
-    return counters;
-  }
-
-  private constructor(runner: ScriptRunner) {
-    this.#coalescer = ScriptCoalescer.of(runner);
+  constructor(runner: ScriptRunner) {
+    this.#coalescer = coalescerOf(runner);
   }
 
   /** @param limiterKey the whole key of the limiter; no limiter's key has the suffix that is added here */

@@ -15,7 +15,7 @@ import type { BreakerOf } from "./connection.ts";
 import { explain, LEASES } from "./explain.ts";
 import { concurrency } from "./lua.gen.ts";
 import { isPermanent } from "./permanent.ts";
-import { ProcessCounters } from "./process-counters.ts";
+import { processCountersOf } from "./process-counters.ts";
 import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
 
 const SCRIPT: Script = { name: "smoothLimiter:concurrency", lua: concurrency };
@@ -72,7 +72,7 @@ export class RedisLeaseStore implements LeaseStore {
   }
 
   processes(key: string): ProcessCounter {
-    return ProcessCounters.of(this.#runner).counter(this.#prefix + key);
+    return processCountersOf(this.#runner).counter(this.#prefix + key);
   }
 
   listen(

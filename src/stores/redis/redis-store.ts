@@ -16,13 +16,13 @@ import {
   type StoreRequest,
 } from "../store.ts";
 import { decodeNotes, decodeNumber, decodeStanding, encodeBatchId, REPEATED } from "./answers.ts";
-import { RedisCombiningStore } from "./combining-store.ts";
+import { combiningStoreOf, type RedisCombiningStore } from "./combining-store.ts";
 import type { BreakerOf } from "./connection.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
 import type { LuaTwin } from "./lua-twin.ts";
 import { isPermanent } from "./permanent.ts";
-import { ProcessCounters } from "./process-counters.ts";
-import { type KeyScript, ScriptCoalescer } from "./script-coalescer.ts";
+import { type ProcessCounters, processCountersOf } from "./process-counters.ts";
+import { coalescerOf, type KeyScript, type ScriptCoalescer } from "./script-coalescer.ts";
 import type { ScriptRunner } from "./script-runner.ts";
 import { scriptFor } from "./scripts.ts";
 
@@ -55,9 +55,9 @@ export class RedisStore implements Store {
     this.#breakerOf = breakerOf;
     this.#limitKeys = limitKeys;
     this.#runner = runner;
-    this.#coalescer = ScriptCoalescer.of(runner);
-    this.#combining = RedisCombiningStore.of(runner);
-    this.#processes = ProcessCounters.of(runner);
+    this.#coalescer = coalescerOf(runner);
+    this.#combining = combiningStoreOf(runner);
+    this.#processes = processCountersOf(runner);
     this.#twins = twins;
     this.#prefix = prefix;
     this.#reserving = scriptFor(twins, false);

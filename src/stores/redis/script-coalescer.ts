@@ -1,7 +1,7 @@
 import { show } from "../../ground/check.ts";
-import { oncePerProcess } from "../../ground/copies.ts";
 import { atEndOfTick } from "../../ground/end-of-tick.ts";
-import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
+import { onePerClient } from "./per-client.ts";
+import { callScript, isCrossSlot, type Script, type ScriptRunner } from "./script-runner.ts";
 
 /** A script for one key, and the same script for several keys. */
 export interface KeyScript {
@@ -23,9 +23,10 @@ export interface PendingScript {
   readonly failed: (error: unknown) => void;
 }
 
-const coalescers = /* @__PURE__ */ oncePerProcess(
+/** Returns the coalescer of a client: one for all its stores. */
+export const coalescerOf = /* @__PURE__ */ onePerClient(
   "script coalescers",
-  () => new WeakMap<ScriptRunner, ScriptCoalescer>(),
+  (runner: ScriptRunner) => new ScriptCoalescer(runner),
 );
 
 /**
@@ -38,16 +39,7 @@ export class ScriptCoalescer {
   #pending: PendingScript[] = [];
   #apart = false;
 
-  /** Returns the coalescer of a client: one for all its stores. */
-  static of(runner: ScriptRunner): ScriptCoalescer {
-    const known = coalescers.get(runner);
-    if (known !== undefined) return known;
-    const coalescer = new ScriptCoalescer(runner);
-    coalescers.set(runner, coalescer);
-    return coalescer;
-  }
-
-  private constructor(runner: ScriptRunner) {
+  constructor(runner: ScriptRunner) {
     this.#runner = runner;
   }
 
@@ -93,7 +85,7 @@ export class ScriptCoalescer {
     this.#call(first.script.many, keys, shareArguments(pending)).then(
       (replies) => settleAll(pending, replies),
       (error: unknown) => {
-        if (/CROSSSLOT|same slot/.test(String(error))) {
+        if (isCrossSlot(error)) {
           this.#apart = true;
           for (const each of pending) this.#sendAlone(each);
         } else {

@@ -63,6 +63,11 @@ function fail(reason: unknown): never {
   throw readable(reason);
 }
 
+/** Returns whether the server does not run a script on these keys because they are in several slots of a Cluster. */
+export function isCrossSlot(error: unknown): boolean {
+  return /CROSSSLOT|same slot/.test(String(error));
+}
+
 /** Sends a script, its hash or its text, with the method of a client. */
 type Send = (script: string, keys: readonly string[], args: readonly string[]) => Promise<unknown>;
 

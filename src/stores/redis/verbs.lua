@@ -39,17 +39,28 @@ local function standing(slowest, open)
   return table.concat(values, " ")
 end
 
+-- finds when the part can be granted; its fate is "1" within longest, "0" later, "2" it may not wait either, "3" never.
+-- Returns whether a combination can be granted with it.
+local function ask(part)
+  local from = math.max(now - part.late, paused_until)
+  part.at = earliest(from, part.permits)
+  part.wait = part.at > now and math.ceil(part.at - now) or 0
+  part.slowest, part.open = alone(from, part.permits)
+  local shut = closed and refuses(part.permits)
+  local full = shut or part.wait > 0 and part.at < math.huge and overflowing(part.permits)
+  part.fate = full and "2" or part.at == math.huge and "3" or part.wait <= part.longest and "1" or "0"
+  if full then part.wait, part.slowest = math.huge, full - 1 end
+  part.passes = part.fate == "1"
+  return part.passes or part.optional
+end
+
 local function tell(taking)
-  local from = math.max(now - number(), paused_until)
-  local permits = amounts()
-  local at = earliest(from, permits)
-  local shut = closed and refuses(permits)
-  if at == math.huge and not shut then return "never" end
-  local slowest, open = alone(from, permits)
-  local full = shut or at > now and overflowing(permits)
-  local wait = full and math.huge or math.max(0, math.ceil(at - now))
-  if taking and at <= now then take(at, permits) end
-  return text(wait) .. " " .. standing(full and full - 1 or slowest, open)
+  local part = { longest = 0, late = number() }
+  part.permits = amounts()
+  ask(part)
+  if part.fate == "3" then return "never" end
+  if taking and part.passes then take(part.at, part.permits) end
+  return text(part.wait) .. " " .. standing(part.slowest, part.open)
 end
 
 local MOST_SETTINGS = 32

@@ -3,7 +3,7 @@ import * as assert from "uvu/assert";
 import { smoothBursty } from "../../../src/index.ts";
 import { RedisLimiter, StoreUnavailableError } from "../../../src/redis/index.ts";
 import type { Script, ScriptRunner } from "../../../src/stores/redis/client.ts";
-import { ScriptCoalescer } from "../../../src/stores/redis/script-coalescer.ts";
+import { coalescerOf } from "../../../src/stores/redis/script-coalescer.ts";
 import { PATIENT } from "../../support/patient.ts";
 import { redisServer } from "../../support/programs/redis-server.ts";
 import { freshUrl } from "../../support/redis/server.ts";
@@ -36,7 +36,7 @@ const test = suite("script coalescer");
 
 test("keys of one turn share a call, each script by itself", async () => {
   const runner = new HandRunner(describeCall);
-  const coalescer = ScriptCoalescer.of(runner);
+  const coalescer = coalescerOf(runner);
   const [a, b] = [both("a"), both("b")];
   const replies = Promise.all([
     coalescer.run(a, "1", ["x"], []),
@@ -51,7 +51,7 @@ test("keys of one turn share a call, each script by itself", async () => {
 
 test("keys whose arguments are equal share those", async () => {
   const runner = new HandRunner(describeCall);
-  const coalescer = ScriptCoalescer.of(runner);
+  const coalescer = coalescerOf(runner);
   const script = both("a");
   const lists = [["x", "y"], ["x", "y"], ["x", "z"], ["x"], ["x"], ["x", "y"]];
   await Promise.all(lists.map((args, i) => coalescer.run(script, `${i}`, args, [`own${i}`])));
@@ -63,13 +63,13 @@ test("keys whose arguments are equal share those", async () => {
 
 test("all limiters of one client share calls", () => {
   const [one, other] = [new HandRunner(describeCall), new HandRunner(describeCall)];
-  assert.is(ScriptCoalescer.of(one), ScriptCoalescer.of(one));
-  assert.is.not(ScriptCoalescer.of(one), ScriptCoalescer.of(other));
+  assert.is(coalescerOf(one), coalescerOf(one));
+  assert.is.not(coalescerOf(one), coalescerOf(other));
 });
 
 test("no call has more than 64 keys", async () => {
   const runner = new HandRunner(describeCall);
-  const coalescer = ScriptCoalescer.of(runner);
+  const coalescer = coalescerOf(runner);
   const script = both("a");
   const replies = await Promise.all(
     Array.from({ length: 129 }, (_, i) => coalescer.run(script, `${i}`, [], [])),
@@ -84,7 +84,7 @@ test("no call has more than 64 keys", async () => {
 
 test("an error of one key does not affect the others", async () => {
   const runner = new HandRunner(() => ["fine", "-WRONGTYPE", "fine too"]);
-  const coalescer = ScriptCoalescer.of(runner);
+  const coalescer = coalescerOf(runner);
   const script = both("a");
   const outcomes = await Promise.allSettled(
     ["1", "2", "3"].map((key) => coalescer.run(script, key, [], [])),
@@ -97,7 +97,7 @@ test("an error of one key does not affect the others", async () => {
 
 test("an error of the call reaches every key", async () => {
   const gone = new Error("connection lost");
-  const coalescer = ScriptCoalescer.of(new HandRunner(() => Promise.reject(gone)));
+  const coalescer = coalescerOf(new HandRunner(() => Promise.reject(gone)));
   const script = both("a");
   const outcomes = await Promise.allSettled(
     ["1", "2"].map((key) => coalescer.run(script, key, [], [])),
@@ -117,7 +117,7 @@ for (const refusal of [
       if (keys.length > 1) throw new Error(refusal);
       return `${script.name} ${keys}`;
     });
-    const coalescer = ScriptCoalescer.of(runner);
+    const coalescer = coalescerOf(runner);
     const script = both("a");
     const pair = () => Promise.all(["1", "2"].map((key) => coalescer.run(script, key, [], [])));
     assert.equal(await pair(), ["a 1", "a 2"]);
@@ -171,7 +171,7 @@ for (const [fault, runScript, message] of [
 ] as const) {
   test(`a client that ${fault} fails its calls, and causes no other error`, async () => {
     const runner = { runScript } as unknown as ScriptRunner;
-    const coalescer = ScriptCoalescer.of(runner);
+    const coalescer = coalescerOf(runner);
     const script = both(fault);
     const outcomes = await Promise.allSettled(
       ["1", "2"].map((key) => coalescer.run(script, key, [], [])),

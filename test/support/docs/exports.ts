@@ -12,22 +12,32 @@ export interface Export {
   readonly undocumented: readonly string[];
 }
 
-/** The source of each entry in package.json `exports`, by the name that users import. */
-export function entries(): ReadonlyMap<string, string> {
-  const { name, exports } = JSON.parse(readFileSync("package.json", "utf8"));
+/** The source of each entry of a package, by the name that users import. */
+export function entries(folder: string): ReadonlyMap<string, string> {
+  const { name, exports } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
   const sources = new Map<string, string>();
-  for (const [path, target] of Object.entries<{ import?: { default: string } }>(exports)) {
-    const file = target.import?.default.replace("./dist/", "src/").replace(/\.js$/, ".ts");
-    if (file !== undefined) sources.set(join(name, path), file);
+  for (const [path, target] of Object.entries<{ import?: { types: string } }>(exports)) {
+    const file = target.import?.types.replace("./dist/", "src/").replace(/\.d\.ts$/, ".ts");
+    if (file !== undefined) sources.set(join(name, path), join(folder, file));
   }
   return sources;
 }
 
-/** Lists the exports of a source file. Throws an Error on a form of export that it does not know. */
-export function exportsOf(file: string): Export[] {
+/**
+ * Lists the exports of a source file. Throws an Error on a form of export that it does not know.
+ *
+ * @param others files of which `export *` is left out
+ */
+export function exportsOf(file: string, others: readonly string[] = []): Export[] {
   const text = read(file);
   const found: Export[] = [];
-  for (const [statement] of text.matchAll(/^export [^;{]*(?:\{[^}]*\}(?: from "[^"]+")?)?/gm)) {
+  for (const [, from = ""] of text.matchAll(/^export \* from "([^"]+)";$/gm)) {
+    const source = join(dirname(file), from);
+    if (!others.includes(source)) found.push(...exportsOf(source, others));
+  }
+  for (const [statement] of text.matchAll(
+    /^export (?!\*)[^;{]*(?:\{[^}]*\}(?: from "[^"]+")?)?/gm,
+  )) {
     const list = /^export (?:type )?\{([^}]*)\} from "([^"]+)"$/.exec(statement);
     const own = /^export (?:class|interface|function|const|type) (\w+)/.exec(statement)?.[1];
     if (list) found.push(...named(list[1] ?? "", join(dirname(file), list[2] ?? "")));
@@ -107,5 +117,7 @@ function membersOf(text: string, name: string): Member[] {
 const COMMENT = "/***/";
 
 function read(file: string): string {
-  return readFileSync(file, "utf8").replaceAll(/\/\*\*.*?\*\//gs, COMMENT);
+  return readFileSync(file, "utf8")
+    .replaceAll(/\/\*\*.*?\*\//gs, COMMENT)
+    .replaceAll(/^\/\/ biome-ignore .*\n/gm, "");
 }
