@@ -1,6 +1,6 @@
 /** The interface of a filter, and of the results from which responses are made. */
 import type { Decision, Limiter } from "smooth-limiter";
-import type { GatewayRequest } from "../request.ts";
+import type { GatewayRequest, Report } from "../request.ts";
 import type { RequestRule } from "../rules/rule.ts";
 
 /** A filter of requests: a `Gateway`, or what `limitRequests`, `limitConnections` and `limitRate` return. */
@@ -9,10 +9,7 @@ export interface Checker {
   readonly limiter?: object | undefined;
 
   /** As `check` of a gateway. */
-  check(
-    request: GatewayRequest,
-    report?: (error: unknown, request: GatewayRequest) => void,
-  ): CheckResult | Promise<CheckResult>;
+  check(request: GatewayRequest, report?: Report): CheckResult | Promise<CheckResult>;
 }
 
 /** A filter's result for a request. A `Verdict` is one. */
