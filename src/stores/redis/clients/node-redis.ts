@@ -53,12 +53,12 @@ function subscriptionsOf(client: Duplicable): ClientAdapter["subscribe"] {
       // a Cluster needs no connections to the nodes that the subscription does not use
       make: () => client.duplicate({ minimizeConnections: true }),
       open: async (own) => {
-        // the client reconnects and subscribes again by itself
-        const failed = new Promise<void>((resolve) => {
-          own.on?.("error", resolve);
-        });
         try {
           const connected = own.connect();
+          // the client reconnects and subscribes again by itself
+          const failed = new Promise<void>((resolve) => {
+            own.on?.("error", resolve);
+          });
           attempt = Promise.race([connected, failed]).catch(() => {});
           await connected;
           if (isEnded) return;
