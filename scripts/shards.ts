@@ -3,19 +3,30 @@
 import { spawn } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, rmSync, statSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, normalize } from "node:path";
 
 /** One more than the number of cores: tests with real timers, servers and processes mostly wait. */
 const SHARDS = Math.min(4, availableParallelism()) + 1;
 
 /** The other shards use the other cores, so a garbage collection has none to itself; and there are fewer of them. */
-const GC = ["--single-threaded-gc", "--max-semi-space-size=64"];
+const GC = ["--single-threaded-gc", "--min-semi-space-size=64", "--max-semi-space-size=64"];
 
 /** How long after a shard's end its last output may arrive, ms. */
 const LAST_OUTPUT_MS = 2000;
 
-/** Rooms whose tests compile, or wait for servers: they take longer than their sizes tell. */
-const SLOW = [join("test", "project"), join("test", "redis")];
+/** What the paths begin with whose tests compute, compile or wait: they take longer than their sizes tell. */
+const SLOW = [
+  "test/concurrency/scenes",
+  "test/fair/giving-up",
+  "test/project/",
+  "test/promises/exactness",
+  "test/queue/mass-cancel",
+  "test/queue/waiter-queue-process",
+  "test/redis/",
+  "test/remote/leaving",
+  "test/stores/clients",
+  "test/stores/postgres/",
+].map(normalize);
 
 /** Begins the line with which a shard ends the output of a file. */
 const END_OF_FILE = "\u0000end of file ";
@@ -30,7 +41,7 @@ export interface FileResult {
 }
 
 /**
- * Yields the files of a shard: each time the largest one that no shard has claimed yet, those of `SLOW` rooms first.
+ * Yields the files of a shard: each time the largest one that no shard has claimed yet, those of `SLOW` first.
  * So all shards end at about the same time. One of them begins with the gateway and the others with the core, because
  * each process has to load the modules that it tests.
  *
@@ -44,7 +55,7 @@ export function* claimedFiles(
   const sized = files.map((file) => {
     const isCore = file.startsWith(join("test", "/"));
     const isFirst = shard % 3 === 1 ? !isCore : isCore;
-    const isSlow = SLOW.some((room) => file.startsWith(room));
+    const isSlow = SLOW.some((path) => file.startsWith(path));
     return { file, rank: 2 * Number(isFirst) + Number(isSlow), bytes: statSync(file).size };
   });
   sized.sort((a, b) => b.rank - a.rank || b.bytes - a.bytes);
@@ -69,8 +80,13 @@ export function endOfFile(result: FileResult): void {
   console.log(`\n${END_OF_FILE}${JSON.stringify(result)}`);
 }
 
-/** Runs the shards, and prints the result of each file as it ends. @returns the exit code: 0 if all passed */
-export async function runShards(): Promise<number> {
+/**
+ * Runs the shards, and prints the result of each file as it ends.
+ *
+ * @param seed what their random tests start from
+ * @returns the exit code: 0 if all passed
+ */
+export async function runShards(seed: number): Promise<number> {
   const claims = mkdtempSync(join(tmpdir(), "smooth-limiter-tests-"));
   const results: FileResult[] = [];
   const startedAt = performance.now();
@@ -81,7 +97,9 @@ export async function runShards(): Promise<number> {
     console.log(`${isPassed ? "✔" : "✘"} ${file}  ${passed} of ${total}, ${seconds.toFixed(1)} s`);
     if (!isPassed) console.log(`${output}\n  Run it alone: npm test -- ${file}\n`);
   };
-  const shards = Array.from({ length: SHARDS }, (_, i) => new Shard(`${i}`, claims, report));
+  const shards = Array.from({ length: SHARDS }, (_, i) => {
+    return new Shard({ TEST_SHARD: `${i}`, TEST_CLAIMS: claims, SEED: `${seed}` }, report);
+  });
   process.on("SIGINT", () => {
     for (const shard of shards) shard.stop();
   });
@@ -110,14 +128,10 @@ class Shard {
   #output = "";
   #errors = "";
 
-  constructor(
-    number: string,
-    claims: string,
-    report: (output: string, result: FileResult) => void,
-  ) {
+  constructor(env: NodeJS.ProcessEnv, report: (output: string, result: FileResult) => void) {
     this.#report = report;
     this.#child = spawn(process.execPath, [...GC, ...process.execArgv, ...process.argv.slice(1)], {
-      env: { ...process.env, TEST_SHARD: number, TEST_CLAIMS: claims },
+      env: { ...process.env, ...env },
       stdio: ["ignore", "pipe", "pipe"],
     });
     const child = this.#child;

@@ -4,7 +4,8 @@
 //   npm test                          every *.test.ts below test, gateway/test, cli/test and site/test
 //   npm test -- smooth clock          the files whose path contains one of the words
 //   npm test -- --grep "a cancelled"  the tests whose title contains that text
-//   npm run test:soak                 every *.soak.ts there, and again the test files with random tests
+//   npm run test:soak                 every *.soak.ts there, and again the test files with random tests: several
+//                                     processes share them, but for soaks that need an idle machine
 //
 // Random tests use the same seed in every run. Soaks use a fresh seed and print it, and try more; SEED=<number>
 // repeats a run, and RUNS=10 tries ten times as much.
@@ -25,6 +26,8 @@ const { values, positionals: words } = parseArgs({
 const { soak, grep } = values;
 /** How long a file may load, and the hooks of a suite may take: some fetch a server, or build the packages. */
 const HOOKS_MS = 300_000;
+/** Soaks that measure real time: they need an idle machine, and run alone when the others have ended. */
+const REAL_TIME = /\b(?:redis|fetch|streams|processes|all-or-none)\b.*\.soak\.ts$/;
 /** A test that runs longer than its limit fails by itself, unless it never gives up the thread. */
 const LATE_MS = 10_000;
 
@@ -34,16 +37,19 @@ function isSoak(file: string): boolean {
   if (!file.endsWith(".test.ts")) return file.endsWith(".soak.ts");
   return /from "fast-check"|\b(?:runs|isTried)\(/.test(readFileSync(file, "utf8"));
 }
+const { TEST_SHARD: shard, TEST_CLAIMS: claims } = process.env;
+const isWhole = words.length === 0 && shard === undefined;
 const files = ["test", "gateway/test", "cli/test", "site/test"]
   .flatMap(filesOf)
   .filter((file) => (soak ? isSoak(file) : file.endsWith(".test.ts")))
   .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
+  .filter((file) => !soak || words.length > 0 || REAL_TIME.test(file) === isWhole)
   .sort();
-const { TEST_SHARD: shard, TEST_CLAIMS: claims } = process.env;
 const fresh = Math.floor(Math.random() * 2 ** 31);
 const seed = Number(process.env.SEED ?? (soak ? fresh : 1));
-// The soaks run in one process: some of them measure real time and need an idle machine.
-if (words.length === 0 && !soak && shard === undefined) process.exit(await runShards());
+if (soak) console.log(`random tests with SEED=${seed}`);
+if (isWhole) process.exitCode = await runShards(seed);
+if (isWhole && !soak) process.exit();
 
 const watchdog = new Worker(new URL("../test/support/watchdog.mjs", import.meta.url), {
   execArgv: [],
@@ -65,7 +71,6 @@ process.on("SIGINT", () => process.exit(130));
 progress.seed = seed;
 progress.isSoak = soak;
 fc.configureGlobal({ seed, numRuns: runs(100) });
-if (soak) console.log(`random tests with SEED=${seed}`);
 
 const complaints = files.length === 0 && !soak ? ["no test file was found"] : [];
 const sums = { total: 0, passed: 0, skipped: 0 };
@@ -97,6 +102,7 @@ for (const file of claims === undefined ? files : claimedFiles(files, claims, Nu
   const [passed, total] = [sums.passed - before.passed, sums.total - before.total];
   const seconds = (performance.now() - fileStartedAt) / 1000;
   if (shard !== undefined) endOfFile({ file, passed, total, seconds });
+  else console.log(`  ${seconds.toFixed(1)} s`);
 }
 if (shard === undefined) {
   console.log(`

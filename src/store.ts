@@ -5,12 +5,7 @@
 import { reportUseless } from "./algorithms/never-binds.ts";
 import type { LimiterClass, RemoteLimiter } from "./api/limiter-api.ts";
 import { CREATE, checkCreated, checkOptions, failCheck } from "./ground/check.ts";
-import {
-  policyOf,
-  SMOOTH_OPTIONS,
-  type SmoothOptions,
-  warmupOptions,
-} from "./local/rate-limiter.ts";
+import { type SmoothOptions, smoothArguments } from "./local/rate-limiter.ts";
 import {
   KeyedRemoteLimiter,
   type KeyedVerbs,
@@ -132,9 +127,8 @@ export const StoreRateLimiter = class StoreRateLimiter extends RemoteRateLimiter
     warmup: number | StoreRateLimiterOptions = 0,
     ...unit: unknown[]
   ) {
-    const options: StoreRateLimiterOptions = warmupOptions(warmup, unit);
-    checkOptions("options", options, [...SMOOTH_OPTIONS, ...STORE_OPTIONS]);
-    const policies = listPolicies(policyOf(permitsPerSecond, options));
+    const known = STORE_OPTIONS;
+    const { policies, options } = smoothArguments(permitsPerSecond, warmup, unit, known);
     const opened = open(store, name, policies, options);
     return new StoreRateLimiter(CREATE, ...opened);
   }

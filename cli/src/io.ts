@@ -25,7 +25,7 @@ export function colorsOf({ env }: Io, output: Output): Colors {
 }
 
 /** Opens a file, or stdin for "-". */
-export function open(path: string, { stdin }: Io): Readable {
+export function open(path: string, { stdin }: Io): Readable & { readonly bytesRead?: number } {
   return path === "-" ? stdin : createReadStream(path, { highWaterMark: 2 ** 18 });
 }
 

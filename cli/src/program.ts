@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
-import { type CheckOptions, check } from "./check/check.ts";
+import type { CheckOptions } from "./check/check.ts";
 import { CliError, colorsOf, type Io, printable } from "./io.ts";
 import { repeatable, seconds, wholeNumber } from "./options.ts";
 import { addRedisCommands } from "./redis/program.ts";
 import { DEFAULT_FIELDS, type Fields } from "./replay/log-entry.ts";
-import { type ReplayOptions, replay } from "./replay/replay.ts";
+import type { ReplayOptions } from "./replay/replay.ts";
 
 const EXIT_CODES = `
 Exit codes:
@@ -18,29 +18,27 @@ const HELP = `
 Examples:
   $ smooth-limiter check rules.yaml
   $ smooth-limiter replay rules.yaml access.log --html report.html
-  $ smooth-limiter redis ls
-${EXIT_CODES}`;
+  $ smooth-limiter redis ls`;
 
 const CHECK_HELP = `
 Examples:
   $ smooth-limiter check --strict --redis rules.yaml
-  $ smooth-limiter check --actor tenant --cost tokens rules/*.yaml
-${EXIT_CODES}`;
+  $ smooth-limiter check --actor tenant --cost tokens rules/*.yaml`;
 
 const REPLAY_HELP = `
 Examples:
   $ smooth-limiter replay rules.yaml access.log.gz
   $ smooth-limiter replay rules.yaml - --html report.html < access.log
   $ smooth-limiter replay rules.yaml access.log --trusted-proxies 1
-  $ smooth-limiter replay rules.yaml app.jsonl --field time=at --field tenant=org.id
-${EXIT_CODES}`;
+  $ smooth-limiter replay rules.yaml app.jsonl --field time=at --field tenant=org.id`;
 
 /** The exit codes: a command found something that its user must know; wrong usage, or a file that cannot be used. */
 const FINDINGS = 1;
-const CANNOT = 2;
+export const CANNOT = 2;
 
 /**
- * Runs the command line.
+ * Runs the command line. Each command is loaded when it is used: the gateway, which `redis` does not need, takes
+ * longer to load than the help to print.
  *
  * @param args without the program's own name
  * @param io the input and output
@@ -79,7 +77,8 @@ function newProgram(io: Io, fail: () => void): Command {
       getErrHasColors: () => colorsOf(io, io.stderr).isColorSupported,
     })
     .showHelpAfterError("(see smooth-limiter --help)")
-    .addHelpText("after", HELP);
+    .addHelpText("after", HELP)
+    .addHelpText("afterAll", EXIT_CODES);
 
   program
     .command("check")
@@ -93,6 +92,7 @@ function newProgram(io: Io, fail: () => void): Command {
     .option("--json", "the findings as JSON")
     .addHelpText("after", CHECK_HELP)
     .action(async (paths: readonly string[], options: CheckOptions) => {
+      const { check } = await import("./check/check.ts");
       if (!(await check(paths, options, io))) fail();
     });
 
@@ -128,6 +128,7 @@ function newProgram(io: Io, fail: () => void): Command {
     .option("--no-progress", "do not show progress on a terminal")
     .addHelpText("after", REPLAY_HELP)
     .action(async (rules: string, log: string, { field, hold, ...options }: ReplayFlags) => {
+      const { replay } = await import("./replay/replay.ts");
       const fields = withFields(field);
       await replay(rules, log, { ...options, fields, holdMs: hold * 1000 }, io);
     });

@@ -1,5 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
+import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import * as assert from "uvu/assert";
 import { bundled } from "../../test/support/bundled.ts";
@@ -13,8 +15,8 @@ const RULES = "url: /\nrules: [{ actor: all, unit: second, rpu: 1 }]";
 /** In one file, as the package has it: it looks for its package.json in the folder above. */
 const program = bundled("cli/src/index.ts", "cli/.cache");
 
-async function start(stdin: string) {
-  const child = spawn(process.execPath, [await program, "check", "-"]);
+async function start(stdin: string, args = ["check", "-"]) {
+  const child = spawn(process.execPath, [await program, ...args]);
   child.stdin.end(stdin);
   return child;
 }
@@ -26,11 +28,32 @@ test("a process reads stdin, and exits with its code", async () => {
   assert.is(code, 1);
 });
 
-test("a reader that stops early is not an error", async () => {
-  const child = await start(RULES);
-  child.stdout.destroy();
-  const [err, [code]] = await Promise.all([text(child.stderr), once(child, "close")]);
-  assert.equal([code, err], [0, ""]);
+test("a reader that stops early changes neither files nor exit codes", async () => {
+  const log = `${JSON.stringify({ time: 1, url: "/" })}\n`;
+  await inFolder({ "rules.yaml": RULES }, async (path) => {
+    const html = path("report.html");
+    for (const [stdin, wanted, ...args] of [
+      [RULES, 0, "check", "-"],
+      ["url: nowhere", 1, "check", "-"],
+      [log, 0, "replay", path("rules.yaml"), "-", "--html", html],
+    ] as const) {
+      const child = await start(stdin, args);
+      child.stdout.destroy();
+      const [err, [code]] = await Promise.all([text(child.stderr), once(child, "close")]);
+      assert.equal([code, err], [wanted, ""], args.join(" "));
+    }
+    assert.match(readFileSync(html, "utf8"), /<\/html>\n$/);
+  });
+});
+
+test("an output that cannot be written is an error in one line, with code 2", async () => {
+  if (!existsSync("/dev/full")) return;
+  const full = openSync("/dev/full", "w");
+  const child = spawn(process.execPath, [await program, "--help"], { stdio: ["ignore", full] });
+  const [err, [code]] = await Promise.all([text(child.stderr as Readable), once(child, "close")]);
+  closeSync(full);
+  assert.is(code, 2);
+  assert.match(err, /^stdout: cannot be written: ENOSPC.*\n$/);
 });
 
 test("help and version go to stdout, with code 0", async () => {
@@ -45,6 +68,8 @@ test("help and version go to stdout, with code 0", async () => {
     assert.match(out, /Exit codes:\n {2}0 {2}success/);
     assert.match(out, /may be repeated\s+\(default: none\)/);
   }
+  const limitKey = await cli(["redis", "set-limit-key", "--help"]);
+  assert.match(limitKey.out, /key +the limitKey in the code .*Exit codes:\n {2}0 {2}success/s);
   const version = await cli(["--version"]);
   assert.match(version.out, /^\d+\.\d+\.\d+\n$/);
   assert.equal([version.code, version.err], [0, ""]);

@@ -14,7 +14,7 @@ import {
   tokenBucket,
 } from "smooth-limiter";
 import type { RedisLimiter } from "smooth-limiter/redis";
-import { chain, type Maybe, settled } from "./ground/maybe.ts";
+import { chain, ignoreFailure, type MaybePromise } from "./ground/maybe-promise.ts";
 import type { Block } from "./rules/rule.ts";
 
 type Limiters = KeyedLimiter | RedisLimiter;
@@ -53,36 +53,36 @@ export class Blocks {
   }
 
   /** Returns for how much longer an actor is blocked, ms. */
-  leftOf(key: string): Maybe<number> {
+  leftOf(key: string): MaybePromise<number> {
     const looked = this.#left.for(key).peek(this.block.mostMs);
     return chain(looked, (look) => (look.allowed ? 0 : look.waitMs));
   }
 
   /** Blocks an actor, if it is not blocked. @returns undefined if there is no room for another one */
-  begin(key: string): Maybe<Blocked | undefined> {
+  begin(key: string): MaybePromise<Blocked | undefined> {
     const { forMs, times, mostMs } = this.block;
     const left: Limiter = this.#left.for(key);
     return chain(left.decide(mostMs), (began) => {
       if (began.waitMs === Infinity) return undefined;
       if (!began.allowed) return { ms: began.waitMs, begins: false };
       return chain(
-        settled(() => this.#count(key)),
+        ignoreFailure(() => this.#count(key)),
         (before = 0) => {
           const ms = Math.min(mostMs, forMs * times ** before);
           const shorten = () => chain(ms < mostMs ? left.refund(mostMs - ms) : undefined, () => ms);
-          return chain(settled(shorten), (is = mostMs) => ({ ms: is, begins: true }));
+          return chain(ignoreFailure(shorten), (is = mostMs) => ({ ms: is, begins: true }));
         },
       );
     });
   }
 
   /** Ends a block, and forgets those before. */
-  reset(key: string): Maybe<unknown> {
+  reset(key: string): MaybePromise<unknown> {
     return Promise.all([this.#left.for(key).reset(), this.#counts?.for(key).reset()]);
   }
 
   /** Counts a block, and keeps those before for as long. @returns how many there were before */
-  #count(key: string): Maybe<number> {
+  #count(key: string): MaybePromise<number> {
     const counts: Limiter | undefined = this.#counts?.for(key);
     if (counts === undefined) return 0;
     return chain(counts.peek(), ({ limit, remaining }) => {

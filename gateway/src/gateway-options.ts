@@ -7,29 +7,30 @@ import {
   type Actor,
   type ActorKind,
   type Actors,
-  ownActor,
   type WhenActorMissing,
 } from "./actors/actor.ts";
-import { fromAddress } from "./actors/address.ts";
+import { ADDRESS_OPTIONS, fromAddress } from "./actors/address.ts";
 import { detachable, type GuardedActor, guarded, guardedCall } from "./actors/guarded.ts";
 import { AND, together } from "./actors/together.ts";
 import {
   aboveZero,
+  anything,
   atLeastOne,
-  type Bound,
+  type Checks,
   checkClock,
   checkFunction,
-  checkNumber,
-  checkObject,
-  checkOneOf,
+  checkFunctions,
   checkOptions,
   checkText,
+  functionOr,
+  number,
+  oneOf,
   show,
 } from "./ground/check.ts";
-import { chain } from "./ground/maybe.ts";
+import { chain } from "./ground/maybe-promise.ts";
 import { KeyBudget } from "./key-budget.ts";
-import type { RuleContext } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
+import type { RuleContext } from "./rule-limiters.ts";
 import { ALGORITHMS, checkAlgorithms, type RuleAlgorithms } from "./rules/algorithms.ts";
 import { type Costs, checkCosts, guardedCost } from "./rules/cost.ts";
 import type { RulesEvent, WhenSourceGone } from "./sources/live-rules.ts";
@@ -142,41 +143,42 @@ export interface GatewayOptions {
   readonly clock?: Clock | undefined;
 }
 
-const OPTIONS: readonly (keyof GatewayOptions)[] = [
-  "rules",
-  "actors",
-  "actorKinds",
-  "costs",
-  "algorithms",
-  "trustedProxies",
-  "ipv6Prefix",
-  "exempt",
-  "whenActorMissing",
-  "actorTimeoutMs",
-  "redis",
-  "prefix",
-  "hashTag",
-  "timeoutMs",
-  "instances",
-  "whenUnavailable",
-  "maxKeys",
-  "whenFull",
-  "whenSourceGone",
-  "onRules",
-  "onVerdict",
-  "clock",
-];
+const OPTIONS: Checks<GatewayOptions> = {
+  rules: anything,
+  actors: checkFunctions,
+  actorKinds: checkFunctions,
+  costs: (_, costs) => checkCosts(costs),
+  algorithms: (_, algorithms) => checkAlgorithms(algorithms),
+  trustedProxies: ADDRESS_OPTIONS.trustedProxies,
+  ipv6Prefix: ADDRESS_OPTIONS.ipv6Prefix,
+  exempt: checkFunction,
+  whenActorMissing: oneOf("device", "shared", "skip"),
+  actorTimeoutMs: aboveZero,
+  redis: anything,
+  prefix: checkText,
+  hashTag: anything,
+  timeoutMs: aboveZero,
+  instances: (name, value) => value === "auto" || functionOr(howMany)(name, value),
+  whenUnavailable: oneOf("local", "allow", "throw"),
+  maxKeys: atLeastOne,
+  whenFull: oneOf("evict", "refuse"),
+  whenSourceGone: oneOf("keep", "next"),
+  onRules: checkFunction,
+  onVerdict: checkFunction,
+  clock: checkClock,
+};
+
+const howMany = number(
+  'a finite number, 1 or more, a function that returns one, or "auto"',
+  (value) => value >= 1 && value < Infinity,
+);
 
 /** Returns what limiters and actors of rules need. */
 export function checkGatewayOptions(options: GatewayOptions): RuleContext {
   checkOptions("options", options, OPTIONS);
-  const { actors = {}, actorKinds = {}, costs = {}, algorithms = {}, onRules } = options;
-  const { whenActorMissing = "device", whenSourceGone = "keep", trustedProxies } = options;
-  const { ipv6Prefix, onVerdict, actorTimeoutMs = 5000, exempt } = options;
-  checkFunctions("actors", actors);
-  checkFunctions("actorKinds", actorKinds);
-  checkCosts(costs);
-  checkAlgorithms(algorithms);
+  const { actors = {}, actorKinds = {}, costs = {}, algorithms = {}, exempt } = options;
+  const { whenActorMissing = "device", actorTimeoutMs = 5000 } = options;
+  const { trustedProxies, ipv6Prefix } = options;
   for (const [name, value] of Object.entries({ trustedProxies, ipv6Prefix })) {
     if (actors.device === undefined || value === undefined) continue;
     throw new TypeError(
@@ -184,17 +186,16 @@ export function checkGatewayOptions(options: GatewayOptions): RuleContext {
     );
   }
   const device = actors.device ?? fromAddress({ trustedProxies, ipv6Prefix });
-  checkOneOf("whenActorMissing", whenActorMissing, ["device", "shared", "skip"]);
-  checkOneOf("whenSourceGone", whenSourceGone, ["keep", "next"]);
-  for (const [name, listener] of Object.entries({ onRules, onVerdict, exempt })) {
-    if (listener !== undefined) checkFunction(name, listener);
+  const { redis, prefix = "g:", hashTag, timeoutMs = 1000, instances = "auto" } = options;
+  const { whenUnavailable = "local", maxKeys = 1_000_000, whenFull = "evict", clock } = options;
+  // report a bad client now, and not when the first global rule is loaded
+  if (redis !== undefined) {
+    RedisLimiter.create(redis, "none", gcra({ limit: 1, periodMs: 1 }), { hashTag });
   }
-  checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
-  const settings = limiterSettings(options);
-  const guard = (name: string, actor: Actor) =>
-    guarded(`actors.${name}`, actor, actorTimeoutMs, settings.clock);
+  const deadline = { timeoutMs: actorTimeoutMs, clock: clock ?? systemClock };
+  const guard = (name: string, actor: Actor) => guarded(`actors.${name}`, actor, deadline);
   const guardedDevice = guard("device", device);
-  const named = new Map<string, GuardedActor>([["all", ownActor(() => "")]]);
+  const named = new Map<string, GuardedActor>([["all", () => ""]]);
   for (const [name, actor] of Object.entries(actors)) named.set(name, guard(name, actor));
   named.set("device", guardedDevice);
   const kinds = new Map(Object.entries({ ...ACTOR_KINDS, ...actorKinds }));
@@ -214,10 +215,9 @@ export function checkGatewayOptions(options: GatewayOptions): RuleContext {
     return actor;
   };
   return {
-    ...settings,
-    missing: (when = whenActorMissing, request, report, go) => {
+    missing: (when = whenActorMissing, call, go) => {
       if (when === "skip") return undefined;
-      const device = when === "device" ? guardedDevice(request, report) : undefined;
+      const device = when === "device" ? guardedDevice(call) : undefined;
       return chain(device, (instead = "") => go(instead));
     },
     actor: actorOf,
@@ -227,40 +227,12 @@ export function checkGatewayOptions(options: GatewayOptions): RuleContext {
         name: "exempt",
         instead: "the request is not exempt",
         read: readExempt,
-        timeoutMs: actorTimeoutMs,
-        clock: settings.clock ?? systemClock,
+        ...deadline,
       }),
     costs: new Map(
-      Object.entries(costs).map(([name, cost]) => [
-        name,
-        guardedCost(name, cost, actorTimeoutMs, settings.clock ?? systemClock),
-      ]),
+      Object.entries(costs).map(([name, cost]) => [name, guardedCost(name, cost, deadline)]),
     ),
     algorithms: { ...ALGORITHMS, ...algorithms },
-  };
-}
-
-/** Returns the settings of limiters, checked. */
-function limiterSettings(
-  options: GatewayOptions,
-): Omit<RuleContext, "actor" | "isExempt" | "missing" | "algorithms" | "costs"> {
-  const { redis, prefix = "g:", hashTag, timeoutMs = 1000 } = options;
-  const { maxKeys = 1_000_000, whenFull = "evict", clock, instances = "auto" } = options;
-  const { whenUnavailable = "local" } = options;
-  checkOneOf("whenUnavailable", whenUnavailable, ["local", "allow", "throw"]);
-  if (typeof instances !== "function" && instances !== "auto") {
-    checkNumber("instances", instances, howMany);
-  }
-  checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
-  checkText("prefix", prefix);
-  checkNumber("timeoutMs", timeoutMs, aboveZero);
-  // report a bad client now, and not when the first global rule is loaded
-  if (redis !== undefined) {
-    RedisLimiter.create(redis, "none", gcra({ limit: 1, periodMs: 1 }), { hashTag });
-  }
-  checkNumber("maxKeys", maxKeys, atLeastOne);
-  if (clock !== undefined) checkClock(clock);
-  return {
     redis,
     onRedis: { prefix, hashTag, timeoutMs, whenUnavailable, instances },
     keys: new KeyBudget(maxKeys),
@@ -272,15 +244,4 @@ function limiterSettings(
 function readExempt(value: unknown): boolean {
   if (typeof value === "boolean") return value;
   throw new TypeError(`exempt must return true or false, got ${show(value)}`);
-}
-
-const howMany: Bound = {
-  ...atLeastOne,
-  words: `${atLeastOne.words}, a function that returns one, or "auto"`,
-};
-
-function checkFunctions(option: string, functions: unknown): void {
-  for (const [name, each] of Object.entries(checkObject(option, functions))) {
-    checkFunction(`${option}.${name}`, each);
-  }
 }

@@ -1,10 +1,9 @@
-import type { Report } from "./actors/guarded.ts";
 import { checkGatewayOptions, type GatewayOptions } from "./gateway-options.ts";
 import { checkOptions, checkText, show } from "./ground/check.ts";
-import { chain } from "./ground/maybe.ts";
-import { type RuleContext, unixMs } from "./limits.ts";
+import { chain } from "./ground/maybe-promise.ts";
 import { Pipeline } from "./pipeline/pipeline.ts";
-import type { GatewayRequest } from "./request.ts";
+import type { CheckCall, GatewayRequest, Report } from "./request.ts";
+import type { RuleContext } from "./rule-limiters.ts";
 import { readRules } from "./rules/read-rules.ts";
 import type { RefusingRule, Rule } from "./rules/rule.ts";
 import type { UrlRules } from "./rules/schema.ts";
@@ -128,8 +127,8 @@ class RuledGateway implements Gateway {
       read,
       apply: (rules) => {
         this.#set = new RuleSet(rules, context, this.#set);
-        const { permits, places } = this.#set.active;
-        this.#stats.follow([...permits, ...places].map((each) => each.rule.name));
+        const { permits, slots } = this.#set.active;
+        this.#stats.follow([...permits, ...slots].map((each) => each.rule.name));
       },
       // a listener that fails must not stop the rules
       report: (event) => void (async () => listen(event))().catch(() => {}),
@@ -146,33 +145,33 @@ class RuledGateway implements Gateway {
   }
 
   check(request: GatewayRequest, report?: Report): Verdict | Promise<Verdict> {
+    const call: CheckCall = { request, report };
     const { isExempt } = this.#context;
     const verdict =
       isExempt === undefined
-        ? this.#decide(request, report)
-        : chain(isExempt(request, report), (exempt) =>
-            exempt === true ? NO_RULE : this.#decide(request, report),
-          );
+        ? this.#decide(call)
+        : chain(isExempt(call), (exempt) => (exempt === true ? NO_RULE : this.#decide(call)));
     return verdict instanceof Promise
       ? verdict.then((later) => this.#stats.note(later, request))
       : this.#stats.note(verdict, request);
   }
 
   peek(request: GatewayRequest): Verdict | Promise<Verdict> {
-    return chain(this.#context.isExempt?.(request), (exempt) => {
+    const call: CheckCall = { request };
+    return chain(this.#context.isExempt?.(call), (exempt) => {
       if (exempt === true) return NO_RULE;
       const stages = this.#set.match(request);
-      return stages ? this.#pipeline.peek<RefusingRule>(stages, request) : DISPUTED;
+      return stages ? this.#pipeline.peek<RefusingRule>(stages, call) : DISPUTED;
     });
   }
 
-  #decide(request: GatewayRequest, report: Report | undefined): Verdict | Promise<Verdict> {
-    const stages = this.#set.match(request);
-    return stages ? this.#pipeline.check<RefusingRule>(stages, request, report) : DISPUTED;
+  #decide(call: CheckCall): Verdict | Promise<Verdict> {
+    const stages = this.#set.match(call.request);
+    return stages ? this.#pipeline.check<RefusingRule>(stages, call) : DISPUTED;
   }
 
   async reset(which: { readonly rule: string; readonly actor?: string }): Promise<void> {
-    checkOptions("reset", which, ["rule", "actor"]);
+    checkOptions("reset", which, { rule: checkText, actor: checkText });
     const { rule, actor = "" } = which;
     checkText("rule", rule);
     const { permits } = this.#set.active;
@@ -184,7 +183,7 @@ class RuledGateway implements Gateway {
         `rule must be the name of a rule for requests per time: ${names || "there is none"}, got ${show(rule)}`,
       );
     }
-    await active.limits.reset(checkText("actor", actor), unixMs(this.#context.clock));
+    await active.limits.reset(actor);
   }
 
   get stats(): Readonly<Record<string, RuleStats>> {

@@ -40,7 +40,6 @@ export {
 } from "./hosts/hono.ts";
 export type { HostOptions, OnError } from "./hosts/host-filter.ts";
 export { type KoaContext, koaGateway, koaLimit } from "./hosts/koa.ts";
-export { limitRequests } from "./hosts/limit.ts";
 export type {
   HostLimitOptions,
   LimiterByKey,
@@ -53,7 +52,8 @@ export { type LimitRateOptions, limitRate } from "./hosts/limit-rate.ts";
 export type { LimitVerdict, RateLimited } from "./hosts/limit-verdict.ts";
 export { nodeGateway, nodeLimit } from "./hosts/node.ts";
 export type { NodeRequest, NodeResponse } from "./hosts/node-messages.ts";
+export { limitRequests } from "./hosts/one-call-limit.ts";
 export type { PacedResponse } from "./hosts/paced-response.ts";
-export type { SharedPlaces } from "./places.ts";
 export type { GatewayRequest } from "./request.ts";
+export type { SharedSlots } from "./slots.ts";
 export type { CountedRule, Outcome, Verdict } from "./verdict.ts";

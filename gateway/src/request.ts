@@ -37,3 +37,13 @@ export interface GatewayRequest {
    */
   onAnswered?(answered: (status: number | undefined) => void): void;
 }
+
+/** Receives the error of a function of the application that has failed for a request. */
+export type Report = (error: unknown, request: GatewayRequest) => void;
+
+/** A call of `check`: the request, and what receives the errors of the application's functions. */
+export interface CheckCall {
+  readonly request: GatewayRequest;
+  /** Absent: a process warning, once for each function. */
+  readonly report?: Report | undefined;
+}

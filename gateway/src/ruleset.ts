@@ -1,20 +1,20 @@
 /** The rules in force. */
 import { PaceRule } from "./compiled/pace-rule.ts";
 import { PermitRule } from "./compiled/permit-rule.ts";
-import { PlaceRule, sharingProblem } from "./compiled/place-rule.ts";
 import type { CompiledRule } from "./compiled/rule.ts";
+import { SlotRule, sharingProblem } from "./compiled/slot-rule.ts";
 import { show } from "./ground/check.ts";
-import { policiesOf, type RuleContext } from "./limits.ts";
 import { hostsOf } from "./match/host.ts";
 import { PathTree } from "./match/tree.ts";
 import type { Stages } from "./pipeline/limit.ts";
 import type { GatewayRequest } from "./request.ts";
+import { policiesOf, type RuleContext } from "./rule-limiters.ts";
 import type { RefusingRule, RequestRule, Rule } from "./rules/rule.ts";
 import { RulesError } from "./rules/rules-error.ts";
 
 /** The rules of each stage; in each those of the outermost URL first. */
 interface RulesByStage extends Stages<RefusingRule> {
-  readonly places: readonly PlaceRule[];
+  readonly slots: readonly SlotRule[];
   readonly permits: readonly PermitRule[];
   readonly paces: readonly PaceRule[];
 }
@@ -53,7 +53,7 @@ export class RuleSet {
     }
     for (const rule of rules) {
       if (rule.quotaUnit === "concurrent-requests") {
-        this.#add(new PlaceRule(rule, context, was(PlaceRule, rule)));
+        this.#add(new SlotRule(rule, context, was(SlotRule, rule)));
       } else if (rule.quotaUnit === "content-bytes") {
         this.#add(new PaceRule(rule, context, was(PaceRule, rule)));
       }
@@ -76,14 +76,14 @@ export class RuleSet {
     if (matches === undefined) return undefined;
     const found = this.#hasLists ? [...new Set(matches)] : matches;
     if (!this.#isOneKind) return byStage(found);
-    return { places: NONE, permits: found as readonly PermitRule[], paces: NONE };
+    return { slots: NONE, permits: found as readonly PermitRule[], paces: NONE };
   }
 
   async close(): Promise<void> {
-    const { permits, places } = this.active;
+    const { permits, slots } = this.active;
     await Promise.all([
       ...permits.map(({ limits }) => limits.close()),
-      ...places.map((each) => each.close()),
+      ...slots.map((each) => each.close()),
     ]);
   }
 
@@ -99,7 +99,7 @@ function byStage(rules: readonly CompiledRule[]): RulesByStage {
   const of = <T extends CompiledRule>(kind: Kind<T>) =>
     rules.filter((one): one is T => one instanceof kind);
   return {
-    places: of(PlaceRule),
+    slots: of(SlotRule),
     permits: of(PermitRule),
     paces: of(PaceRule),
   };

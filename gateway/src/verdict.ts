@@ -112,7 +112,7 @@ export function isRefusal({ allowed, rule }: Outcome<CountedRule>): boolean {
   return !allowed && rule.mode === "enforce";
 }
 
-/** The retry time where it cannot be known: no room for a new key, no free place. */
+/** The retry time where it cannot be known: no room for a new key, no free slot. */
 export const RETRY_MS = 1000;
 
 /** Gives a refusal a time to retry. */

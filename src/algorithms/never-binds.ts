@@ -34,15 +34,14 @@ export function uselessWindows(
   names: readonly string[],
   list: readonly Policy[],
 ): readonly string[] {
-  return list.flatMap((policy, i) => {
-    if (!isWindow(policy)) return [];
-    const other = list.findIndex((one, k) => k !== i && isWindow(one) && covers(one, policy));
-    if (other < 0) return [];
-    const by = list[other] as WindowPolicy;
+  const windows = list.map((policy, i) => ({ ...policy, name: names[i] })).filter(isWindow);
+  return windows.flatMap((policy) => {
+    const by = windows.find((one) => covers(one, policy));
+    if (by === undefined) return [];
     return [
-      `policy "${names[i]}" (${describe(policy)}) can never bind where all policies are asked for the same permits: ` +
-        `"${names[other]}" (${describe(by)}) lets at most ${most(by, policy)} through in ${policy.window / 1000} ms. ` +
-        `Leave "${names[i]}" out, lower its limit, or name the permits of each policy in every request`,
+      `policy "${policy.name}" (${describe(policy)}) can never bind where all policies are asked for the same permits: ` +
+        `"${by.name}" (${describe(by)}) lets at most ${most(by, policy)} through in that time. ` +
+        "Leave it out, lower its limit, or name the permits of each policy in every request",
     ];
   });
 }
@@ -51,7 +50,7 @@ function describe({ limit, window }: WindowPolicy): string {
   return `${limit} in ${window / 1000} ms`;
 }
 
-function isWindow(policy: Policy): policy is WindowPolicy {
+function isWindow<P extends Policy>(policy: P): policy is P & WindowPolicy {
   return "limit" in policy && "window" in policy;
 }
 

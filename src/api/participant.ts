@@ -115,6 +115,8 @@ export interface OrderedRequest {
 
 /** The participant of a rate limiter. */
 export interface RateParticipant extends Participant {
+  /** Whether its calls have shares. */
+  readonly isFair: boolean;
   /** The error of a request that may not wait either: the queue is full, or the limit is 0. */
   full(permits: Permits, check: Check): Error;
 }
@@ -146,29 +148,17 @@ export interface SlotsQueue {
 
 export const asParticipant: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/member`);
 
-/** What `takeTogether` and `acquireAll` need of a limiter, for one share. */
-export interface BoundLimiter
-  extends Pick<Limiter, "peek" | "reserve" | "refund">,
-    SequenceLimiter {
-  [asParticipant](): LocalAsked | RateParticipant;
-}
-
-export const isFair: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/is-fair`);
-
-/** A limiter that may be fair. */
-export interface SharedLimiter
-  extends Pick<Limiter, "peek" | "reserve" | "refund">,
-    SequenceLimiter {
-  readonly [isFair]: boolean;
+/**
+ * What a combination needs of a limiter. One on a store makes its participant itself; one in this process says
+ * what its participant needs.
+ */
+export interface Combinable extends Pick<Limiter, "peek" | "reserve" | "refund">, SequenceLimiter {
+  /** @param options the share for which it takes part */
   [asParticipant](options?: ShareOptions): LocalAsked | RateParticipant;
 }
 
-export function isSharedLimiter(limiter: object): limiter is SharedLimiter {
-  return (limiter as Partial<SharedLimiter>)[isFair] === true;
-}
-
 /** Returns the limiter for calls of that share. */
-export function boundTo(limiter: SharedLimiter, share: ShareOptions): BoundLimiter {
+export function boundTo(limiter: Combinable, share: ShareOptions): Combinable {
   return {
     peek: (permits) => limiter.peek(permits, share),
     reserve: (permits) => limiter.reserve(permits, share),
@@ -178,13 +168,10 @@ export function boundTo(limiter: SharedLimiter, share: ShareOptions): BoundLimit
   };
 }
 
-/** A limiter on a store makes its participant itself; one in this process says what its participant needs. */
-export type Combinable = Limiter & { [asParticipant](): LocalAsked | RateParticipant };
-
-export function participantOf(limiter: Limiter | Combinable | BoundLimiter): RateParticipant {
+export function participantOf(limiter: Limiter | Combinable): RateParticipant {
   if (!(asParticipant in limiter)) return new ForeignParticipant(limiter);
   const asked = limiter[asParticipant]();
-  return "steps" in asked ? asked : new LocalParticipant(limiter as LocalLimiter, asked);
+  return "steps" in asked ? asked : new LocalParticipant(limiter as Verbs, asked);
 }
 
 /** Counts and publishes a refusal, as the limiter's own verbs do. */
@@ -213,6 +200,7 @@ export function refusalOf(error: unknown, decision: Decision): Check {
 
 /** What a limiter in this process must offer to its participant. */
 export interface LocalAsked {
+  readonly isFair: boolean;
   /** Like `decide`, but does not report a refusal. */
   decide(permits: Permits): Decision;
   /** Checks the permits of a request. */
@@ -306,6 +294,10 @@ export class LocalParticipant extends LocalTaker implements RateParticipant {
     this.#asked = asked;
   }
 
+  get isFair(): boolean {
+    return this.#asked.isFair;
+  }
+
   refused(permits: Permits, check: Check): void {
     reportRefusal(this.#asked.callStats(), this.#asked.amount(permits), check);
   }
@@ -328,9 +320,11 @@ type Foreign = Pick<Limiter, "peek" | "decide" | "reserve" | "refund">;
 export class ForeignParticipant implements RateParticipant {
   readonly steps: AtomicStep;
   readonly slot = "";
+  readonly isFair: boolean;
   readonly enter: Entrance | undefined;
 
   constructor(limiter: Foreign, enter?: Entrance) {
+    this.isFair = enter !== undefined;
     this.enter = enter;
     this.steps = {
       check: (subrequests) => eachOf(subrequests, (subrequest) => checkOne(limiter, subrequest)),

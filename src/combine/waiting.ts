@@ -35,13 +35,12 @@
 import type { Limiter, ShareOptions } from "../api/limiter-api.ts";
 import { refuseShares } from "../api/options.ts";
 import {
-  type BoundLimiter,
   boundTo,
   type Check,
+  type Combinable,
   type ConcurrencyParticipant,
   endLease,
   type HeldSlots,
-  isSharedLimiter,
   type Participant,
   participantOf,
   type RateParticipant,
@@ -60,7 +59,7 @@ export interface RateEntry<L = Limiter> {
 }
 
 /** A limiter for which a combination can wait. */
-type Awaitable = Pick<Limiter, "reserve"> | BoundLimiter;
+type Awaitable = Pick<Limiter, "reserve"> | Combinable;
 
 /** A concurrency limiter of a combination; the slots of the call, and its share if the limiter is fair. */
 export interface SlotsEntry {
@@ -95,12 +94,12 @@ export function entriesOf(
   entries: readonly RateEntry[],
   options: ShareOptions | undefined,
   hasFair = false,
-): readonly RateEntry<Limiter | BoundLimiter>[] {
+): readonly RateEntry<Limiter | Combinable>[] {
   const share = shareOf(options);
   if (share === undefined) return entries;
   const bound = entries.map((entry) => {
-    if (!isSharedLimiter(entry.limiter)) return entry;
-    const limiter = boundTo(entry.limiter, share);
+    if (!entry.participant.isFair) return entry;
+    const limiter = boundTo(entry.limiter as Limiter & Combinable, share);
     return { limiter, participant: participantOf(limiter) };
   });
   if (!hasFair && bound.every((entry, i) => entry === entries[i])) refuseShares(share);

@@ -39,6 +39,7 @@ import type { Clock } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { LocalCaller } from "../queue/local-caller.ts";
+import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, type Order, orderIn } from "../queue/order.ts";
 import { WaiterQueue } from "../queue/waiter-queue.ts";
 import type { AdaptiveLimit, LearnedLimit } from "./adaptive/adaptive.ts";
@@ -137,7 +138,12 @@ export class ConcurrencyLimiter implements Counted {
     this.#learned = this.#adaptive?.learn(start, this.#options.clock);
     this.#order = orderIn(options);
     this.#slots = slots;
-    this.#queue = WaiterQueue.over(this.#options.clock, () => slots, this.#order);
+    const time = new MonotonicTime(
+      this.#options.clock,
+      () => this.#queue.rearm(),
+      (by) => this.#queue.rebase(by),
+    );
+    this.#queue = new WaiterQueue(time, slots, this.#order);
     this.#callStats = new CallStats({ limiter: this.#options.name }, []);
   }
 
@@ -190,11 +196,17 @@ export class ConcurrencyLimiter implements Counted {
       signal?.throwIfAborted();
       const slots = this.#amount(asked);
       const fairEntry = this.#order.entryOf(options, slots);
-      const now = this.#queue.now();
-      if (this.#queue.grant(now, slots, Infinity, fairEntry)) {
+      if (this.#queue.grant(slots, fairEntry)) {
         resolve(this.#leaseAtOnce(slots));
       } else if (this.#hasRoom(slots, this.#options.onFull)) {
-        const caller = [this.#callStats, now, slots, signal, fairEntry, resolve] as const;
+        const caller = [
+          this.#callStats,
+          this.#queue.last,
+          slots,
+          signal,
+          fairEntry,
+          resolve,
+        ] as const;
         this.#queue.add(new LeaseCaller(this.#lease, ...caller));
       } else {
         this.#callStats.refused(slots, "queue-full");
@@ -241,8 +253,7 @@ export class ConcurrencyLimiter implements Counted {
   /** Takes slots if they are free now; reports no refusal. */
   #take(slots: number, share?: ShareOptions): Lease | undefined {
     const fairEntry = this.#order.entryOf(share, slots);
-    const isGranted = this.#queue.grant(this.#queue.now(), slots, Infinity, fairEntry);
-    return isGranted ? this.#leaseAtOnce(slots) : undefined;
+    return this.#queue.grant(slots, fairEntry) ? this.#leaseAtOnce(slots) : undefined;
   }
 
   #tryWithin<T = Lease>(
@@ -256,15 +267,15 @@ export class ConcurrencyLimiter implements Counted {
       signal?.throwIfAborted();
       const slots = this.#amount(asked);
       const fairEntry = this.#order.entryOf(shareIn(wait), slots);
-      const now = this.#queue.now();
       const refuse = (reason: RefusedMessage["reason"]) => {
         this.#callStats.refused(slots, reason);
         resolve(undefined);
       };
-      if (this.#queue.grant(now, slots, Infinity, fairEntry)) resolve(this.#leaseAtOnce(slots));
+      if (this.#queue.grant(slots, fairEntry)) resolve(this.#leaseAtOnce(slots));
       else if (micros === 0) refuse("too-long");
       else if (!this.#hasRoom(slots)) refuse("queue-full");
       else {
+        const now = this.#queue.last;
         const caller = [
           this.#callStats,
           now,
@@ -330,8 +341,8 @@ export class ConcurrencyLimiter implements Counted {
     return new SlotsParticipant({
       status: (slots, share) => {
         const fairEntry = this.#order.entryOf(share, slots);
-        const now = this.#queue.now();
-        const isFree = this.#queue.instant(now, slots, fairEntry) <= now;
+        this.#queue.catchUp();
+        const isFree = this.#queue.estimate(slots, fairEntry).instant <= this.#queue.last;
         return { limit: this.limit, active: this.active, isFree };
       },
       take: (slots, share) => this.#take(slots, share),

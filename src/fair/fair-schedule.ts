@@ -1,6 +1,6 @@
 import { Deadlines } from "../queue/deadlines.ts";
-import { instantOf, isTooLate, type Promised, Schedule } from "../queue/schedule.ts";
-import { type Supply, UNKNOWN } from "../queue/supply.ts";
+import { instantOf, type Promised, promise, Schedule } from "../queue/schedule.ts";
+import type { Supply } from "../queue/supply.ts";
 import type { QueueEntry, Waiter } from "../queue/waiter.ts";
 import type { FairEntry } from "./fair-entry.ts";
 import type { Ranks } from "./ranks.ts";
@@ -91,14 +91,9 @@ export class FairSchedule<S extends Supply = Supply> extends Schedule<S> {
     const promised: Promised<S> = { supply: supply.copy() as S, at, last: undefined };
     const refused: Waiter[] = [];
     this.#ranks.forecast(fairEntry, (waiter) => {
-      const instant = instantOf(waiter, promised);
-      if (isTooLate(instant, waiter)) {
-        refused.push(waiter);
-        return undefined;
-      }
-      if (instant !== UNKNOWN) promised.supply.take(instant, waiter.taken);
-      promised.at = instant;
-      return instant;
+      if (promise(waiter, promised)) return promised.at;
+      refused.push(waiter);
+      return undefined;
     });
     for (const waiter of refused) this.refuse(waiter);
     return promised;

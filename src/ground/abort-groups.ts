@@ -3,7 +3,7 @@
  * to a signal takes n steps, so a listener for each of n waiters would take n² steps in all.
  */
 export class AbortGroups<Member> {
-  readonly #groups = new WeakMap<AbortSignal, Group<Member>>();
+  readonly #groups = new WeakMap<AbortSignal, Set<Member>>();
   readonly #onAbort: (member: Member, reason: unknown) => void;
 
   constructor(onAbort: (member: Member, reason: unknown) => void) {
@@ -13,37 +13,24 @@ export class AbortGroups<Member> {
   add(signal: AbortSignal, member: Member): void {
     let group = this.#groups.get(signal);
     if (group === undefined) {
-      group = groupOf(signal, this.#onAbort);
+      group = new Set();
       this.#groups.set(signal, group);
-      signal.addEventListener("abort", group);
+      signal.addEventListener("abort", this);
     }
-    group.members.add(member);
+    group.add(member);
   }
 
   delete(signal: AbortSignal, member: Member): void {
     const group = this.#groups.get(signal);
-    if (group?.members.delete(member) && group.members.size === 0) {
+    if (group?.delete(member) && group.size === 0) {
       this.#groups.delete(signal);
-      signal.removeEventListener("abort", group);
+      signal.removeEventListener("abort", this);
     }
   }
-}
 
-/** The members that share a signal, as its listener. */
-interface Group<Member> {
-  readonly members: Set<Member>;
-  handleEvent(): void;
-}
-
-function groupOf<Member>(
-  signal: AbortSignal,
-  onAbort: (member: Member, reason: unknown) => void,
-): Group<Member> {
-  const members = new Set<Member>();
-  return {
-    members,
-    handleEvent() {
-      for (const member of members) onAbort(member, signal.reason);
-    },
-  };
+  /** Called when a signal is aborted. */
+  handleEvent({ target }: Event): void {
+    const signal = target as AbortSignal;
+    for (const member of this.#groups.get(signal) ?? []) this.#onAbort(member, signal.reason);
+  }
 }

@@ -59,6 +59,7 @@ export function checkNumber(name: string, value: unknown, { words, holds }: Boun
 /** Options that other packages or other verbs have, and what to write here. */
 const INSTEAD: Readonly<Record<string, string>> = {
   timeoutMs: "tryAcquire(1, { timeoutMs })",
+  signal: "acquire(1, { signal })",
   windowMs: "fixedWindow",
   keyGenerator: "for(key)",
 };

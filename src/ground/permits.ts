@@ -1,4 +1,4 @@
-import { aboveZero, type Bound, checkNumber } from "./check.ts";
+import { aboveZero, type Bound, checkNumber, checkOptions, isRecord } from "./check.ts";
 
 /**
  * How many permits a call requests: one number for every policy of the limiter, or a number for
@@ -31,29 +31,18 @@ export function listPermits(
   names: readonly string[],
   bound: Bound = aboveZero,
 ): (number | undefined)[] {
-  if (typeof permits !== "object" || permits === null) {
+  if (!isRecord(permits)) {
     const same = checkNumber("permits", permits, bound);
     return names.map(() => same);
   }
-  const asked = new Map(Object.entries(permits));
-  for (const name of asked.keys()) {
-    if (TRY_OPTIONS.includes(name)) {
-      throw new TypeError(
-        `permits must be a number or numbers by policy, got { ${name} }: options come second, as in acquire(1, { signal })`,
-      );
-    }
-    if (!names.includes(name)) {
-      throw new TypeError(
-        `permits names no policy "${name}"; the policies are ${names.join(", ")}`,
-      );
-    }
-  }
-  if (asked.size === 0) {
+  checkOptions("permits by policy", permits, names);
+  const asked = permits as Readonly<Record<string, unknown>>;
+  if (!names.some((name) => Object.hasOwn(asked, name))) {
     const choices = names.length > 0 ? `: ${names.join(", ")}` : "";
     throw new RangeError(`permits must name a policy${choices}`);
   }
   return names.map((name) =>
-    asked.has(name) ? checkNumber(`permits.${name}`, asked.get(name), bound) : undefined,
+    Object.hasOwn(asked, name) ? checkNumber(`permits.${name}`, asked[name], bound) : undefined,
   );
 }
 

@@ -10,7 +10,7 @@ import type {
   WaitOptions,
 } from "../api/limiter-api.ts";
 import { checkTryOptions, isTryOptions } from "../api/options.ts";
-import { asParticipant, isFair, type LocalAsked, type SharedLimiter } from "../api/participant.ts";
+import { asParticipant, type Combinable, type LocalAsked } from "../api/participant.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import type { Counted, LimiterStats } from "../api/stats.ts";
 import { CREATE, checkCreated, checkText } from "../ground/check.ts";
@@ -119,7 +119,7 @@ function needsKey(verb: string): never {
 }
 
 /** The limiter of one key. It holds the key, not its state. */
-export class KeyLimiter implements SharedLimiter {
+export class KeyLimiter implements Combinable {
   readonly #keys: KeyTable;
   readonly #key: string;
 
@@ -184,13 +184,10 @@ export class KeyLimiter implements SharedLimiter {
     return this.#keys.wake(this.#key, permits)[reserveAwaited](permits, sequence, options);
   }
 
-  get [isFair](): boolean {
-    return this.#keys.isFair;
-  }
-
   [asParticipant](options?: ShareOptions): LocalAsked {
     const [keys, key] = [this.#keys, this.#key];
     return {
+      isFair: keys.isFair,
       callStats: () => keys.meterOf(key),
       amount: (permits) => keys.states.policyState.amount(permits),
       decide: (permits) => keys.decide(key, permits, options, false),

@@ -21,7 +21,7 @@ import {
   type OnFull,
   shareIn,
 } from "../api/options.ts";
-import { asParticipant, isFair, type LocalAsked, type SharedLimiter } from "../api/participant.ts";
+import { asParticipant, type Combinable, type LocalAsked } from "../api/participant.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import { CallStats, type Counted, type LimiterStats } from "../api/stats.ts";
 import type { FairEntry } from "../fair/fair-entry.ts";
@@ -31,6 +31,7 @@ import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { LocalCaller } from "../queue/local-caller.ts";
+import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, type Order, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import { type Account, GrantedReservation, QueuedReservation } from "../queue/reservation.ts";
@@ -52,7 +53,12 @@ export function opened(
 ): ConstructorParameters<typeof QueueingLimiter> {
   const checked = checkLimiterOptions(options);
   const order = orderIn(options);
-  const queue = PermitQueue.over(checked.clock, (now, epoch) => open(policies, now, epoch), order);
+  const time = new MonotonicTime(
+    checked.clock,
+    () => queue.rearm(),
+    (by) => queue.rebase(by),
+  );
+  const queue = new PermitQueue(time, open(policies, time.last, time.epoch), order);
   return [queue, policies, { ...checked, order }];
 }
 
@@ -61,7 +67,7 @@ export interface QueueingOptions extends Pick<CheckedOptions, "maxWaiting" | "on
   readonly order: Order;
 }
 
-export class QueueingLimiter implements SharedLimiter, Counted {
+export class QueueingLimiter implements Combinable, Counted {
   readonly #queue: PermitQueue;
   readonly #account: Account;
   readonly #options: QueueingOptions;
@@ -90,11 +96,9 @@ export class QueueingLimiter implements SharedLimiter, Counted {
       signal?.throwIfAborted();
       const amount = this.#queue.supply.amount(permits);
       const fairEntry = this.#order.entryOf(options, amount);
-      const now = this.#queue.now();
-      if (this.#grants(now, amount, fairEntry)) return AT_ONCE;
-      if (!this.#hasRoom(now, amount, this.#options.onFull))
-        this.#refuseFull(now, amount, fairEntry);
-      return this.#wait(now, amount, fairEntry, signal);
+      if (this.#grants(amount, fairEntry)) return AT_ONCE;
+      if (!this.#hasRoom(amount, this.#options.onFull)) this.#refuseFull(amount, fairEntry);
+      return this.#wait(amount, fairEntry, signal);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -102,7 +106,6 @@ export class QueueingLimiter implements SharedLimiter, Counted {
 
   /** A method of its own, because a closure in `acquire` would be allocated at every call. */
   #wait<Answer extends number | boolean>(
-    now: number,
     amount: Amount,
     fairEntry: FairEntry<Waiter> | undefined,
     signal: AbortSignal | undefined,
@@ -110,7 +113,15 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   ): Promise<Answer> {
     return new Promise((resolve) => {
       this.#queue.add(
-        new LocalCaller(this.#callStats, now, amount, signal, fairEntry, resolve, deadline),
+        new LocalCaller(
+          this.#callStats,
+          this.#queue.last,
+          amount,
+          signal,
+          fairEntry,
+          resolve,
+          deadline,
+        ),
       );
     });
   }
@@ -127,9 +138,8 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     if (isTryOptions(permits)) return this.#tryWithin(1, permits);
     const amount = this.#queue.supply.amount(permits);
     const fairEntry = this.#order.entryOf(undefined, amount);
-    const now = this.#queue.now();
-    if (this.#grants(now, amount, fairEntry)) return true;
-    this.#refused(now, amount, fairEntry);
+    if (this.#grants(amount, fairEntry)) return true;
+    this.#refused(amount, fairEntry);
     return false;
   }
 
@@ -139,15 +149,14 @@ export class QueueingLimiter implements SharedLimiter, Counted {
       signal?.throwIfAborted();
       const amount = this.#queue.supply.amount(permits);
       const fairEntry = this.#order.entryOf(shareIn(wait), amount);
-      const now = this.#queue.now();
-      if (this.#grants(now, amount, fairEntry)) return Promise.resolve(true);
-      const deadline = now + micros;
-      const hasRoom = micros === 0 || this.#hasRoom(now, amount);
-      if (!hasRoom || Math.ceil(this.#queue.instant(now, amount, fairEntry)) > deadline) {
-        this.#refused(now, amount, fairEntry, hasRoom ? "too-long" : "queue-full");
+      if (this.#grants(amount, fairEntry)) return Promise.resolve(true);
+      const deadline = this.#queue.last + micros;
+      const hasRoom = micros === 0 || this.#hasRoom(amount);
+      if (!hasRoom || Math.ceil(this.#queue.estimate(amount, fairEntry).instant) > deadline) {
+        this.#refused(amount, fairEntry, hasRoom ? "too-long" : "queue-full");
         return Promise.resolve(false);
       }
-      return this.#wait(now, amount, fairEntry, signal, deadline);
+      return this.#wait(amount, fairEntry, signal, deadline);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -174,13 +183,13 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   ): LocalReservation {
     const amount = this.#queue.supply.amount(permits);
     const fairEntry = this.#order.entryOf(options, amount);
-    const now = this.#queue.now();
-    if (this.#grants(now, amount, fairEntry, sequence?.since)) {
+    if (this.#grants(amount, fairEntry, sequence?.since)) {
       return new GrantedReservation(this.#account, this.#queue.supply, permits, amount);
     }
-    if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount, fairEntry);
+    if (!this.#hasRoom(amount)) this.#refuseFull(amount, fairEntry);
+    const now = this.#queue.last;
     if (sequence !== undefined) sequence.since = Math.min(sequence.since, now);
-    const waitMs = toMillis(this.#queue.instant(now, amount, fairEntry) - now);
+    const waitMs = toMillis(this.#queue.estimate(amount, fairEntry).instant - now);
     this.#callStats.granted(amount, waitMs * 1000);
     return new QueuedReservation(
       this.#queue,
@@ -204,12 +213,11 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   #decide(permits: Permits, options: ShareOptions | undefined, isReported: boolean): Decision {
     const amount = this.#queue.supply.amount(permits);
     const fairEntry = this.#order.entryOf(options, amount);
-    const now = this.#queue.now();
-    if (this.#grants(now, amount, fairEntry)) {
-      const { supply } = this.#queue;
-      return passing(supply.names, supply.quotas(now), amount);
+    if (this.#grants(amount, fairEntry)) {
+      const { supply, last } = this.#queue;
+      return passing(supply.names, supply.quotas(last), amount);
     }
-    const refusal = this.#look(now, amount, fairEntry);
+    const refusal = this.#look(amount, fairEntry);
     if (isReported) this.#callStats.refused(amount, "too-long", () => refusal);
     return refusal;
   }
@@ -218,18 +226,17 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     checkShareOptions(options);
     const amount = this.#queue.supply.amount(permits);
     const fairEntry = this.#order.entryOf(options, amount);
-    const now = this.#queue.now();
-    return this.#look(now, amount, fairEntry);
+    this.#queue.catchUp();
+    return this.#look(amount, fairEntry);
   }
 
   #look(
-    now: number,
     amount: Amount,
     fairEntry: FairEntry<Waiter> | undefined,
     maxWaiting = this.#options.maxWaiting,
   ): Decision {
     const hasRoom = () => this.#queue.permits + sizeOf(amount) <= maxWaiting;
-    return this.#queue.look(now, amount, hasRoom, fairEntry);
+    return this.#queue.look(amount, hasRoom, fairEntry);
   }
 
   charge(permits: Permits): void {
@@ -263,12 +270,9 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     return this.#policies.list;
   }
 
-  get [isFair](): boolean {
-    return this.#order !== FIFO;
-  }
-
   [asParticipant](options?: ShareOptions): LocalAsked {
     return {
+      isFair: this.#order !== FIFO,
       callStats: () => this.#callStats,
       amount: (permits) => this.#queue.supply.amount(permits),
       decide: (permits) => this.#decide(permits, options, false),
@@ -277,29 +281,24 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   }
 
   /** Takes the permits if they can be used now, and counts that. @param since see `WaiterQueue.grant` */
-  #grants(
-    now: number,
-    amount: Amount,
-    fairEntry: FairEntry<Waiter> | undefined,
-    since?: number,
-  ): boolean {
-    const granted = this.#queue.grant(now, amount, since, fairEntry);
+  #grants(amount: Amount, fairEntry: FairEntry<Waiter> | undefined, since?: number): boolean {
+    const granted = this.#queue.grant(amount, fairEntry, since);
     if (granted) this.#callStats.counts.granted += 1;
     return granted;
   }
 
   /** Whether the permits may wait. @param onFull what to do about those that wait, if they are too many */
-  #hasRoom(now: number, amount: Amount, onFull: OnFull = "reject"): boolean {
+  #hasRoom(amount: Amount, onFull: OnFull = "reject"): boolean {
     const queue = this.#queue;
-    if (queue.overflows(now, amount)) return false;
+    if (queue.overflowing(amount) >= 0) return false;
     const excess = queue.permits + sizeOf(amount) - this.#options.maxWaiting;
     if (excess <= 0 || onFull === "wait") return true;
     if (onFull === "reject") return false;
     return queue.dropOldest(excess, (waiter) => this.#full(waiter.amount, true));
   }
 
-  #refuseFull(now: number, amount: Amount, fairEntry: FairEntry<Waiter> | undefined): never {
-    this.#refused(now, amount, fairEntry, "queue-full");
+  #refuseFull(amount: Amount, fairEntry: FairEntry<Waiter> | undefined): never {
+    this.#refused(amount, fairEntry, "queue-full");
     throw this.#full(amount);
   }
 
@@ -310,12 +309,11 @@ export class QueueingLimiter implements SharedLimiter, Counted {
   }
 
   #refused(
-    now: number,
     amount: Amount,
     fairEntry: FairEntry<Waiter> | undefined,
     reason: RefusedMessage["reason"] = "too-long",
   ): void {
     // how long the wait would be if there were room
-    this.#callStats.refused(amount, reason, () => this.#look(now, amount, fairEntry, Infinity));
+    this.#callStats.refused(amount, reason, () => this.#look(amount, fairEntry, Infinity));
   }
 }

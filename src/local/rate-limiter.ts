@@ -3,7 +3,7 @@ import type { LimiterClass, LocalLimiter } from "../api/limiter-api.ts";
 import { LIMITER_OPTIONS, type LimiterOptions } from "../api/options.ts";
 import type { Counted } from "../api/stats.ts";
 import { CREATE, checkCreated, checkOptions, failCheck } from "../ground/check.ts";
-import { listPolicies } from "../stores/policies.ts";
+import { listPolicies, type PolicyList } from "../stores/policies.ts";
 import { openOne } from "../stores/state/one.ts";
 import { opened, QueueingLimiter } from "./queueing-limiter.ts";
 
@@ -32,37 +32,33 @@ export interface SmoothOptions {
 /** The options of `RateLimiter.create`. */
 export interface RateLimiterOptions extends SmoothOptions, LimiterOptions {}
 
+const SMOOTH_OPTIONS = ["warmupMs", "coldFactor", "burstSeconds", "prefilled"] as const;
+/** Options of the policy that have no effect, with a warm-up and without one. */
+const USELESS = { with: ["burstSeconds", "prefilled"], without: ["coldFactor"] } as const;
+
 /**
- * Returns the options that `warmup` stands for.
+ * Checks the arguments of `create`.
  *
- * @param unit what else `create` got: Guava's third argument is a unit
+ * @param unit what else it got: Guava's third argument is a unit
+ * @param known the options besides those of the policy
  */
-export function warmupOptions<O extends SmoothOptions>(
+export function smoothArguments<O extends SmoothOptions>(
+  permitsPerSecond: number,
   warmup: number | O,
   unit: readonly unknown[],
-): O | Pick<SmoothOptions, "warmupMs"> {
+  known: readonly string[],
+): { readonly policies: PolicyList; readonly options: O } {
   if (unit.length > 0) failCheck("unit", "left out: the warm-up is in ms", unit[0]);
-  return typeof warmup === "number" ? { warmupMs: warmup } : warmup;
-}
-
-export const SMOOTH_OPTIONS = ["warmupMs", "coldFactor", "burstSeconds", "prefilled"] as const;
-
-/** Returns the policy that the options describe. */
-export function policyOf(permitsPerSecond: number, options: SmoothOptions): SmoothPolicy {
-  const { warmupMs, coldFactor } = options;
+  const options = typeof warmup === "number" ? ({ warmupMs: warmup } as O) : warmup;
+  checkOptions("options", options, [...SMOOTH_OPTIONS, ...known]);
   const policy = smoothPolicy(permitsPerSecond, options);
-  if (coldFactor !== undefined && warmupMs === undefined) {
-    throw new TypeError(
-      "coldFactor has no effect without a warm-up: set warmupMs, or leave it out",
-    );
+  const which = policy.warmingUp ? "with" : "without";
+  for (const name of USELESS[which]) {
+    // a warm-up of 0 may stand beside `coldFactor`
+    if (options[name] === undefined || options.warmupMs === 0) continue;
+    throw new TypeError(`${name} has no effect ${which} a warm-up (warmupMs): leave it out`);
   }
-  for (const name of ["burstSeconds", "prefilled"] as const) {
-    if (!policy.warmingUp || options[name] === undefined) continue;
-    throw new TypeError(
-      `${name} has no effect with a warm-up, got warmupMs ${warmupMs}: leave out one of them`,
-    );
-  }
-  return policy;
+  return { policies: listPolicies(policy), options };
 }
 
 /**
@@ -108,9 +104,9 @@ interface RateLimiterClass extends LimiterClass<RateLimiter> {
 }
 
 export const RateLimiter = class RateLimiter extends QueueingLimiter {
-  private constructor(made: typeof CREATE, policy: SmoothPolicy, options: LimiterOptions) {
+  private constructor(made: typeof CREATE, policies: PolicyList, options: LimiterOptions) {
     checkCreated("RateLimiter", made);
-    super(...opened(listPolicies(policy), options, openOne));
+    super(...opened(policies, options, openOne));
   }
 
   static create(
@@ -118,9 +114,8 @@ export const RateLimiter = class RateLimiter extends QueueingLimiter {
     warmup: number | RateLimiterOptions = 0,
     ...unit: unknown[]
   ) {
-    const options: RateLimiterOptions = warmupOptions(warmup, unit);
-    checkOptions("options", options, [...SMOOTH_OPTIONS, ...LIMITER_OPTIONS]);
-    return new RateLimiter(CREATE, policyOf(permitsPerSecond, options), options);
+    const { policies, options } = smoothArguments(permitsPerSecond, warmup, unit, LIMITER_OPTIONS);
+    return new RateLimiter(CREATE, policies, options);
   }
 
   getRate(): number {

@@ -14,14 +14,10 @@ export class PermitQueue extends WaiterQueue<PolicyState> {
    *
    * @param hasRoom whether `maxWaiting` lets it wait
    */
-  look(
-    now: number,
-    amount: Amount,
-    hasRoom: () => boolean,
-    fairEntry?: FairEntry<Waiter>,
-  ): Decision {
-    const { instant, from, supply, isFirst } = this.estimate(now, amount, fairEntry);
-    const full = instant > now ? this.overflowing(now, amount) : -1;
+  look(amount: Amount, hasRoom: () => boolean, fairEntry?: FairEntry<Waiter>): Decision {
+    const now = this.last;
+    const { instant, from, supply, isFirst } = this.estimate(amount, fairEntry);
+    const full = instant > now ? this.overflowing(amount) : -1;
     const mayWait = full < 0 && (instant <= now || hasRoom());
     const wait = mayWait ? instant - now : Infinity;
     return decisionOn(supply, now, from, amount, wait, full, isFirst);

@@ -45,10 +45,10 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   readonly #queue: PermitQueue;
   readonly #account: Account;
   readonly #callStats: CallStats;
-  #state: "waiting" | "ready" | "cancelled" = "waiting";
+  /** How long it has waited until it could be used, ms. */
+  #outcome: number | "waiting" | "cancelled" = "waiting";
   /** The permits that it takes: the estimate, or what `settle` made of it. */
   #taken: Amount;
-  #waitedMs = 0;
   /** The promise of `ready()`, and what settles it. */
   #ready: Promise<number> | undefined;
   #settle: ((waitedMs: number | Promise<never>) => void) | undefined;
@@ -86,8 +86,8 @@ export class QueuedReservation extends Waiter implements LocalReservation {
         this.#leave(signal.reason);
       }
       signal?.throwIfAborted();
-      if (this.#state === "cancelled") throw new ReservationCancelledError(this.waitMs);
-      return Promise.resolve(this.#waitedMs);
+      if (this.#outcome === "cancelled") throw new ReservationCancelledError(this.waitMs);
+      return Promise.resolve(this.#outcome as number);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -126,14 +126,13 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   }
 
   override release(at: number, now: number): void {
-    this.#state = "ready";
-    this.#waitedMs = toMillis((this.awaited ? now : at) - this.asked);
-    this.#settle?.(this.#waitedMs);
+    this.#outcome = toMillis((this.awaited ? now : at) - this.asked);
+    this.#settle?.(this.#outcome);
   }
 
   override abort(reason: unknown, now: number): void {
     this.#callStats.cancelled(this.amount, now - this.asked, reason);
-    this.#state = "cancelled";
+    this.#outcome = "cancelled";
     this.#taken = combine(this.#taken, this.#taken, () => 0);
     this.#settle?.(Promise.reject(reason));
   }
@@ -146,7 +145,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
 
   #isWaiting(): boolean {
     this.#queue.catchUp();
-    return this.#state === "waiting";
+    return this.#outcome === "waiting";
   }
 
   #whenReady(signal: AbortSignal | undefined): Promise<number> {

@@ -17,9 +17,15 @@ export function instantOf(waiter: Waiter, { supply, at }: Readonly<Promised>): n
   return supply.earliest(Math.max(waiter.asked, at), waiter.amount);
 }
 
-/** Whether that instant is known to be after the waiter's deadline. */
-export function isTooLate(instant: number, { deadline }: Waiter): boolean {
-  return instant !== UNKNOWN && Math.ceil(instant) > deadline;
+/** Takes for the next waiter what it is promised. @returns whether it can start before its deadline */
+export function promise(waiter: Waiter, promised: Promised): boolean {
+  const at = instantOf(waiter, promised);
+  if (at !== UNKNOWN) {
+    if (Math.ceil(at) > waiter.deadline) return false;
+    promised.supply.take(at, waiter.taken);
+  }
+  promised.at = at;
+  return true;
 }
 
 /**
@@ -144,14 +150,9 @@ export class Schedule<S extends Supply = Supply> {
       promised.at = Math.max(promised.at, entry.since);
       return true;
     }
-    const at = instantOf(entry, promised);
-    if (isTooLate(at, entry)) {
-      this.refuse(entry);
-      return false;
-    }
-    if (at !== UNKNOWN) promised.supply.take(at, entry.taken);
-    promised.at = at;
-    return true;
+    const isInTime = promise(entry, promised);
+    if (!isInTime) this.refuse(entry);
+    return isInTime;
   }
 
   /** Counts a waiter that comes (1) or leaves (-1). */

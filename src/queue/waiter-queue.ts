@@ -16,9 +16,9 @@
  */
 import type { FairEntry } from "../fair/fair-entry.ts";
 import { AbortGroups } from "../ground/abort-groups.ts";
-import type { Clock, Timer } from "../ground/clock.ts";
+import type { Timer } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
-import { MonotonicTime } from "./monotonic-time.ts";
+import type { MonotonicTime } from "./monotonic-time.ts";
 import { FIFO, type Order } from "./order.ts";
 import type { Schedule } from "./schedule.ts";
 import { type Supply, UNKNOWN } from "./supply.ts";
@@ -41,7 +41,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   readonly supply: S;
   readonly #time: MonotonicTime;
   readonly #schedule: Schedule<S>;
-  readonly #late = new TimerDrift();
+  protected readonly late = new TimerDrift();
   protected readonly signals = new AbortGroups<Waiter>((waiter, reason) => {
     // read before the removal: the waiter's instants are valid only while it is in the queue
     const now = this.now();
@@ -57,7 +57,7 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** For the head, or for the earliest deadline. */
   #timer: Timer | undefined;
-  #timerAt: number | undefined;
+  #timerAt = UNKNOWN;
   #settling = false;
   /** The waiters' instants have changed since they were last computed. */
   #stale = false;
@@ -69,33 +69,14 @@ export class WaiterQueue<S extends Supply = Supply> {
     this.#schedule = order.schedule(supply, (waiter) => this.#refuse(waiter));
   }
 
-  /**
-   * Creates a queue with a timeline of its own.
-   *
-   * @param open creates the supply at `now`; `epoch` is the Unix time of the queue's 0, whole microseconds
-   * @param order of the waiters; default first in, first out
-   */
-  static over<Own extends Supply, Queue extends WaiterQueue<Own>>(
-    this: new (
-      time: MonotonicTime,
-      supply: Own,
-      order?: Order,
-    ) => Queue,
-    clock: Clock,
-    open: (now: number, epoch: number) => Own,
-    order?: Order,
-  ): Queue {
-    const time = new MonotonicTime(
-      clock,
-      () => queue.rearm(),
-      (by) => queue.rebase(by),
-    );
-    const queue = new this(time, open(time.last, time.epoch), order);
-    return queue;
-  }
-
+  /** Reads the clock. */
   now(): number {
     return this.#time.now();
+  }
+
+  /** The last reading: the present of the call that is under way. */
+  get last(): number {
+    return this.#time.last;
   }
 
   /** How many permits the waiters ask for. */
@@ -110,17 +91,12 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** Whether no caller waits, and neither a pause nor a credit for a late timer is in effect. */
   get isIdle(): boolean {
     this.catchUp();
-    return this.#isEmpty && this.#time.last >= Math.max(this.#pausedUntil, this.#late.until);
+    return this.#isEmpty && this.last >= Math.max(this.#pausedUntil, this.late.until);
   }
 
   /** No request that is made now is released before this: all waiters and any pause precede it. */
   get end(): number {
     return this.#schedule.replay(this.#from).at;
-  }
-
-  /** How late the timer was for the callers that call again now. */
-  get lateBy(): number {
-    return this.#late.at(this.now());
   }
 
   /** The supply after all waiters; read-only. */
@@ -130,14 +106,15 @@ export class WaiterQueue<S extends Supply = Supply> {
   }
 
   /**
-   * Takes the permits if they can be used now and no caller waits before this one.
+   * Reads the clock, and takes the permits if they can be used now and no caller waits before this one.
    *
-   * @param since from when the request counts as one that waits, if that is earlier than `now`: see `RequestSequence`
    * @param fairEntry on a fair limiter, here and below
+   * @param since from when the request counts as one that waits, if that is earlier than now: see `RequestSequence`
    */
-  grant(now: number, amount: Amount, since = Infinity, fairEntry?: FairEntry<Waiter>): boolean {
+  grant(amount: Amount, fairEntry?: FairEntry<Waiter>, since = Infinity): boolean {
+    const now = this.now();
     const free = this.#schedule.head === undefined && now >= this.#specialUntil && now <= since;
-    const from = free ? now : this.#grantFrom(now, amount, since, fairEntry);
+    const from = free ? now : this.#grantFrom(now, amount, fairEntry, since);
     const at = this.supply.earliest(from, amount);
     if (at > now) {
       this.possible(at, amount);
@@ -153,29 +130,20 @@ export class WaiterQueue<S extends Supply = Supply> {
   #grantFrom(
     now: number,
     amount: Amount,
-    since: number,
     fairEntry: FairEntry<Waiter> | undefined,
+    since: number,
   ): number {
     this.#release(now);
     if (!this.#schedule.isNext(fairEntry)) return now + 1;
     if (since < now) return Math.max(since, this.#from);
-    const from = this.#onTime(now, amount);
-    if (from === now) this.#late.end();
+    const from = this.#onTime(amount);
+    if (from === now) this.late.end();
     return from;
   }
 
-  /** Returns the first instant at which the permits could be used, behind the waiters before this one. */
-  instant(now: number, amount: Amount, fairEntry?: FairEntry<Waiter>): number {
-    return this.estimate(now, amount, fairEntry).instant;
-  }
-
-  protected estimate(
-    now: number,
-    amount: Amount,
-    fairEntry: FairEntry<Waiter> | undefined,
-  ): Estimate<S> {
-    this.#release(now);
-    let from = this.#onTime(now, amount);
+  /** Called after `grant` or `catchUp`: returns when the permits could be used, behind the waiters before this one. */
+  estimate(amount: Amount, fairEntry?: FairEntry<Waiter>): Estimate<S> {
+    let from = this.#onTime(amount);
     let { supply } = this;
     const isFirst = this.#schedule.isNext(fairEntry);
     if (!isFirst) {
@@ -188,23 +156,20 @@ export class WaiterQueue<S extends Supply = Supply> {
   }
 
   /** Returns from when a request that is made now, with no waiter in front, may be granted. */
-  #onTime(now: number, amount: Amount): number {
-    return Math.max(this.#late.from(now, this.supply, amount), this.#pausedUntil);
+  #onTime(amount: Amount): number {
+    return Math.max(this.late.from(this.last, this.supply, amount), this.#pausedUntil);
   }
 
-  /** Returns whether the supply does not let that much be waited for behind the present waiters. */
-  overflows(now: number, amount: Amount): boolean {
-    return this.overflowing(now, amount) >= 0;
-  }
-
-  protected overflowing(now: number, amount: Amount): number {
-    return this.supply.isBounded ? (this.outcome.overflowing?.(now, amount) ?? -1) : -1;
+  /** Returns what does not let that much be waited for behind the present waiters; -1: nothing. */
+  overflowing(amount: Amount): number {
+    const { supply, last } = this;
+    return supply.isBounded ? (this.outcome.overflowing?.(last, amount) ?? -1) : -1;
   }
 
   /** Returns the instant. @throws the error of the supply if it is `Infinity` */
   protected possible(instant: number, amount: Amount): number {
     if (instant < Infinity) return instant;
-    throw this.supply.excess?.(this.#time.last, amount);
+    throw this.supply.excess?.(this.last, amount);
   }
 
   /** @param behind the waiter in front of it; default: the last one */
@@ -292,13 +257,13 @@ export class WaiterQueue<S extends Supply = Supply> {
     apply(now, epoch);
     this.#floor = now;
     this.#pausedUntil = now;
-    this.#late.grant(0, now);
+    this.late.grant(0, now);
     this.#retime();
   }
 
   pause(micros: number): void {
     this.catchUp();
-    this.#pausedUntil = Math.max(this.#pausedUntil, this.#time.last + micros);
+    this.#pausedUntil = Math.max(this.#pausedUntil, this.last + micros);
     this.#retime();
   }
 
@@ -327,12 +292,12 @@ export class WaiterQueue<S extends Supply = Supply> {
         // the waiters behind it were promised instants that follow its booked one
         if (now > at && this.supply.isStrict) this.#schedule.discard();
         this.#floor = at;
-        if (entry.awaited) this.#late.grant(now - at, now);
+        if (entry.awaited) this.late.grant(now - at, now);
         this.#leave(entry, at);
         entry.release(at, now);
       }
     }
-    this.#specialUntil = this.#late.isOpen ? Infinity : this.#pausedUntil;
+    this.#specialUntil = this.late.isOpen ? Infinity : this.#pausedUntil;
   }
 
   #instantOf(waiter: Waiter): number {
@@ -347,7 +312,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** Removes a waiter that cannot meet its deadline. */
   #refuse(waiter: Waiter): void {
     this.#leave(waiter);
-    waiter.refuse(this.#time.last);
+    waiter.refuse(this.last);
   }
 
   /** @param at when it is released; absent: it is not @returns whether a change has moved up */
@@ -358,7 +323,7 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** Called when the waiters need new instants, none of them before the present; `#retime` computes them. */
   outdate(): void {
-    this.#floor = Math.max(this.#floor, this.#time.last);
+    this.#floor = Math.max(this.#floor, this.last);
     this.#schedule.discard();
     this.#stale = true;
     this.#settleSoon();
@@ -370,10 +335,10 @@ export class WaiterQueue<S extends Supply = Supply> {
    */
   #retime(): void {
     this.#schedule.discard();
-    this.#release(this.#time.last);
+    this.#release(this.last);
     if (!this.#isEmpty) {
       this.#schedule.refuseLate(this.#from);
-      this.#release(this.#time.last);
+      this.#release(this.last);
     }
     this.#stale = false;
     this.#arm();
@@ -395,12 +360,11 @@ export class WaiterQueue<S extends Supply = Supply> {
   #arm(): void {
     const { head, isAwaited, urgent } = this.#schedule;
     const isDue = isAwaited && head !== undefined && !(head instanceof Change);
-    const next = isDue ? Math.min(this.#instantOf(head), urgent?.deadline ?? Infinity) : UNKNOWN;
-    const due = next === UNKNOWN ? undefined : next;
+    const due = isDue ? Math.min(this.#instantOf(head), urgent?.deadline ?? Infinity) : UNKNOWN;
     if (this.#timer !== undefined && due === this.#timerAt) return;
     this.#timer?.cancel();
     this.#timerAt = due;
-    this.#timer = due === undefined ? undefined : this.#time.wakeAt(due, this.#wake);
+    this.#timer = due === UNKNOWN ? undefined : this.#time.wakeAt(due, this.#wake);
   }
 
   /** A timer may fire early: the head that is not due gets a new one. */
@@ -428,7 +392,7 @@ export class WaiterQueue<S extends Supply = Supply> {
     this.supply.shift?.(-by);
     this.#floor -= by;
     this.#pausedUntil -= by;
-    this.#late.rebase(by);
+    this.late.rebase(by);
     this.#specialUntil -= by;
     return true;
   }

@@ -5,7 +5,7 @@
 import { reportUseless } from "../algorithms/never-binds.ts";
 import type { LimiterClass, RemoteLimiter } from "../api/limiter-api.ts";
 import { CREATE, checkCreated, checkOptions } from "../ground/check.ts";
-import { policyOf, SMOOTH_OPTIONS, warmupOptions } from "../local/rate-limiter.ts";
+import { smoothArguments } from "../local/rate-limiter.ts";
 import {
   KeyedRemoteLimiter,
   type KeyedVerbs,
@@ -145,9 +145,8 @@ export const RedisRateLimiter = class RedisRateLimiter extends RemoteRateLimiter
     warmup: number | RedisRateLimiterOptions = 0,
     ...unit: unknown[]
   ) {
-    const options: RedisRateLimiterOptions = warmupOptions(warmup, unit);
-    checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS, "limitKey"]);
-    const policies = listPolicies(policyOf(permitsPerSecond, options));
+    const known = [...REDIS_OPTIONS, "limitKey"];
+    const { policies, options } = smoothArguments(permitsPerSecond, warmup, unit, known);
     const opened = open(redis, name, policies, [smooth], options);
     return new RedisRateLimiter(CREATE, ...opened);
   }

@@ -63,6 +63,7 @@ export function remoteParticipant(
   const participant: RemoteParticipant = {
     calls,
     steps,
+    isFair: enter !== undefined,
     enter,
     // it changes when the server turns out to be part of a Cluster
     get slot() {

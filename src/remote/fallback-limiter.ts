@@ -90,12 +90,12 @@ export class FallbackLimiter implements Fallback {
     }
     const queue = this.#queue;
     const now = this.#now();
-    if (queue.grant(now, amount)) {
+    if (queue.grant(amount)) {
       this.#letIn(request);
       return;
     }
-    const mayWait = this.#host.hasRoom(amount) && !queue.overflows(now, amount);
-    if (!mayWait || queue.instant(now, amount) > now + left) {
+    const mayWait = this.#host.hasRoom(amount) && queue.overflowing(amount) < 0;
+    if (!mayWait || queue.estimate(amount).instant > now + left) {
       request.decline(() => this.#full(amount));
       return;
     }
@@ -109,7 +109,7 @@ export class FallbackLimiter implements Fallback {
     request.leaveFallback = () => {
       if (this.#requests.delete(request)) queue.remove(waiter);
     };
-    const wait = queue.instant(now, amount) - now;
+    const wait = queue.estimate(amount).instant - now;
     queue.add(waiter);
     if (request.isAwaited) return;
     this.#parts.stats.granted(amount);
@@ -129,11 +129,11 @@ export class FallbackLimiter implements Fallback {
     if (activePolicies.isImpossible(amount)) throw activePolicies.excess(amount);
     const queue = this.#queue;
     const now = this.#now();
-    if (verb === "decide" && queue.grant(now, amount)) {
+    if (verb === "decide" && queue.grant(amount)) {
       this.#parts.stats.granted(amount);
       return passing(queue.supply.names, queue.supply.quotas(now), amount);
     }
-    return queue.look(now, amount, () => this.#host.hasRoom(amount));
+    return queue.look(amount, () => this.#host.hasRoom(amount));
   }
 
   change(verb: ChangeVerb, amount: Amount, isSent: boolean): void {
@@ -180,7 +180,8 @@ export class FallbackLimiter implements Fallback {
 
   /** Returns the time, and updates the share if it was read too long ago. */
   #now(): number {
-    const now = this.#queue.now();
+    this.#queue.catchUp();
+    const now = this.#queue.last;
     if (now < this.#askedAgainAt) return now;
     this.#askedAgainAt = now + FRACTION_HOLDS;
     const before = this.#fraction;

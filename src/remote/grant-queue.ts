@@ -53,6 +53,11 @@ export class GrantQueue extends WaiterQueue<Grants> {
     this.#giveBack = giveBack;
   }
 
+  /** How late the timer was for the callers that call again now. */
+  get lateBy(): number {
+    return this.late.at(this.now());
+  }
+
   /** The clock's time at this queue's 0, plus this is Unix time, microseconds. */
   get epoch(): number {
     return this.#time.epoch;

@@ -14,17 +14,8 @@ import type {
 } from "../api/limiter-api.ts";
 import { isTryOptions } from "../api/options.ts";
 import { OutageStats, type RemoteStats, type StoreState } from "../api/outage-stats.ts";
-import {
-  asParticipant,
-  isFair,
-  type RateParticipant,
-  type SharedLimiter,
-} from "../api/participant.ts";
-import {
-  type RequestSequence,
-  reserveAwaited,
-  type SequenceLimiter,
-} from "../api/reserve-awaited.ts";
+import { asParticipant, type Combinable, type RateParticipant } from "../api/participant.ts";
+import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import type { Counted } from "../api/stats.ts";
 import { atLeastZero, checkNumber } from "../ground/check.ts";
 import { asyncDispose } from "../ground/dispose.ts";
@@ -40,9 +31,7 @@ import { GrantQueue } from "./grant-queue.ts";
 import { RemoteCalls } from "./remote-calls.ts";
 import { counterOf, type Parts, type RemoteOptions, refuseStrict } from "./remote-options.ts";
 
-export class RemoteLimiter
-  implements Face, Counted, SequenceLimiter, SharedLimiter, AsyncDisposable
-{
+export class RemoteLimiter implements Face, Counted, Combinable, AsyncDisposable {
   readonly #parts: Parts;
   readonly #storeCalls: RemoteCalls;
   readonly #fair: FairCalls | undefined;
@@ -157,10 +146,6 @@ export class RemoteLimiter
   [asParticipant](options?: ShareOptions): RateParticipant {
     const fair = this.#fair;
     return remoteParticipant(this.#storeCalls, fair && ((permits) => fair.enter(permits, options)));
-  }
-
-  get [isFair](): boolean {
-    return this.#fair !== undefined;
   }
 
   /** Whether the store answered the last request; or `"closed"`. */

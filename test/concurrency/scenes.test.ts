@@ -9,11 +9,11 @@ import {
   SCENES,
   unloaded,
 } from "../support/concurrency/scenes.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const test = suite("adaptive concurrency, scenes in virtual time");
 
-const SEEDS = [1, 2, 3];
+const SEEDS = Array.from({ length: runs(3, 1) }, (_, i) => i + 1);
 
 for (const [name, scene] of Object.entries(SCENES)) {
   test(`${name}: near the best fixed limit`, () => {

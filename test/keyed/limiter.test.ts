@@ -61,7 +61,7 @@ test("a key that is looked up and never used keeps no state", async () => {
   const keyed = KeyedLimiter.create(joint(1), { clock: new FakeClock() });
   const limiter = keyed.for("a");
   limiter.peek();
-  assert.throws(() => limiter.peek({ request: 1 }), /no policy "request"/);
+  assert.throws(() => limiter.peek({ request: 1 }), /has no "request"; expected one of/);
   assert.ok((await failure(() => limiter.acquire(0))) instanceof RangeError);
   assert.throws(() => keyed.for(5 as unknown as string), /key must be a string, got 5/);
   assert.is(keyed.size, 0);

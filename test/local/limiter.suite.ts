@@ -176,8 +176,14 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     const wrong: readonly [RegExp, () => unknown][] = [
       [/options .*\{ signal \}.*AbortSignal/, () => limiter.acquire(1, signal as never)],
       [/wait .*\{.*signal \}.*AbortSignal/, () => limiter.tryAcquire(1, signal as never)],
-      [/options come second.*\{ signal \}/, () => limiter.acquire({ signal } as never)],
-      [/options come second/, () => limiter.reserve({ timeoutMs: 5 })],
+      [
+        /has no "signal": use acquire\(1, \{ signal \}\)/,
+        () => limiter.acquire({ signal } as never),
+      ],
+      [
+        /has no "timeoutMs": use tryAcquire\(1, \{ timeoutMs \}\)/,
+        () => limiter.reserve({ timeoutMs: 5 }),
+      ],
       [/timeoutMs/, () => limiter.tryAcquire({ timeoutMs: "5" } as never)],
       [/no "tokens"/, () => limiter.tryAcquire({ timeoutMs: 5, tokens: 1 } as never)],
       [/wait must be ms, a number, .* got "5"/, () => limiter.tryAcquire(1, "5" as never)],

@@ -33,7 +33,7 @@ function run(program: string): Promise<{ lines: string[]; status: number | null 
   const child = spawn(process.execPath, args, {
     env: { ...process.env, NODE_V8_COVERAGE: "" },
     stdio: ["ignore", "pipe", "pipe"],
-    timeout: 15_000,
+    timeout: 50_000,
     killSignal: "SIGKILL",
   });
   let printed = "";

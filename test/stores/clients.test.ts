@@ -208,6 +208,56 @@ async function handOver(one: RedisConcurrencyLimiter, other: RedisConcurrencyLim
   await Promise.all([one.close(), other.close()]);
 }
 
+/** Closes a limiter while the client that it made for its subscription connects. */
+async function closeEarly({ client }: Opened, nodes: readonly RedisServer[]) {
+  const connections = async () => {
+    const lists = await Promise.all(nodes.map((node) => node.ask("CLIENT", "LIST")));
+    return lists.join("").match(/^id=/gm)?.length ?? 0;
+  };
+  const before = await connections();
+  const make = client as unknown as { duplicate(): { connect(): Promise<unknown> } };
+  const { duplicate } = make;
+  const begun = new Promise<{ connected: Promise<unknown> }>((resolve) => {
+    make.duplicate = (...args) => {
+      const own = duplicate.apply(client, args);
+      const { connect } = own;
+      own.connect = () => {
+        const connected = connect.call(own);
+        resolve({ connected });
+        return connected;
+      };
+      return own;
+    };
+  });
+  const options = { ...PATIENT, leaseMs: 300_000 };
+  const [holder, waiter] = [0, 1].map(() =>
+    RedisConcurrencyLimiter.create(client, "early", 1, options),
+  ) as [RedisConcurrencyLimiter, RedisConcurrencyLimiter];
+  const lease = await holder.acquire();
+  const waiting = failure(() => waiter.acquire());
+  const { connected } = await begun;
+  await waiter.close();
+  await Promise.allSettled([connected, waiting]);
+  await lease.release();
+  await holder.close();
+  await until("no connection is left", async () => (await connections()) === before);
+}
+
+for (const [name, open] of Object.entries(clients)) {
+  if (!name.startsWith("redis") || name.includes("pool")) continue;
+  single(
+    `${name}: a limiter closed while its subscription connects leaves no connection`,
+    async () => {
+      const opened = await open(server);
+      try {
+        await closeEarly(opened, [server]);
+      } finally {
+        await opened.close();
+      }
+    },
+  );
+}
+
 for (const [name, open] of Object.entries(clients)) {
   single(`${name}: limits, and stays open`, async () => {
     await server.ask("FLUSHALL");
@@ -393,6 +443,21 @@ for (const [name, open] of Object.entries(clusterClients)) {
       await opened.close();
     }
   });
+}
+
+for (const [name, open] of Object.entries(clusterClients)) {
+  if (!name.startsWith("redis")) continue;
+  clusters(
+    `${name}: a limiter closed while its subscription connects leaves no connection`,
+    async () => {
+      const opened = await open(cluster.masters);
+      try {
+        await closeEarly(opened, cluster.masters);
+      } finally {
+        await opened.close();
+      }
+    },
+  );
 }
 
 for (const [name, open] of Object.entries(clusterClients)) {

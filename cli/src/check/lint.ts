@@ -207,36 +207,32 @@ const ADDRESS = /^[0-9a-f]*[.:][0-9a-f.:]*(?:\/[0-9]+)?$/i;
 
 /** Finds overrides and exemptions that never equal a value of the actor. */
 function noSuchValue({ rule }: Known): readonly Finding[] {
-  if (rule.actor === "all") {
-    const has = [
-      ...(rule.exempt.length > 0 ? ["exempt"] : []),
-      ...(rule.overrides.some(({ value }) => value !== "") ? ["overrides"] : []),
-    ];
-    return has.map((field) =>
-      warning(rule, "no-such-value", `${field} of actor all never applies`),
-    );
-  }
-  if (rule.actor !== "device") return [];
-  const broken = rule.exempt.filter((value) => ADDRESS.test(value) && !isAddressOrRange(value));
-  const neverMatching = broken.map((value) =>
-    warning(
-      rule,
-      "no-such-value",
-      `exempt "${value}" never applies: it is neither an address nor a range`,
+  const messages =
+    rule.actor === "device" ? ofDevice(rule) : rule.actor === "all" ? ofAll(rule) : [];
+  return messages.map((message) => warning(rule, "no-such-value", message));
+}
+
+function ofAll({ exempt, overrides }: Rule): readonly string[] {
+  const isOverridden = overrides.some(({ value }) => value !== "");
+  const fields = [...(exempt.length > 0 ? ["exempt"] : []), ...(isOverridden ? ["overrides"] : [])];
+  return fields.map((field) => `${field} of actor all never applies`);
+}
+
+function ofDevice({ exempt, overrides }: Rule): readonly string[] {
+  const broken = exempt.filter((value) => ADDRESS.test(value) && !isAddressOrRange(value));
+  return [
+    ...broken.map(
+      (value) => `exempt "${value}" never applies: it is neither an address nor a range`,
     ),
-  );
-  const overridden = rule.overrides.flatMap(({ value }) => {
-    const [bare = "", bits] = value.split("/");
-    const address = addressKey(bare);
-    if (address === undefined || address === value) return [];
-    const unless =
-      bits !== undefined && addressKey(bare, Number(bits)) === value
-        ? ` unless the gateway has ipv6Prefix: ${bits}`
-        : "";
-    const message = `override "${value}" never applies${unless}: this address counts as "${address}"`;
-    return warning(rule, "no-such-value", message);
-  });
-  return [...neverMatching, ...overridden];
+    ...overrides.flatMap(({ value }) => {
+      const [bare = "", bits] = value.split("/");
+      const address = addressKey(bare);
+      if (address === undefined || address === value) return [];
+      const isPrefix = bits !== undefined && addressKey(bare, Number(bits)) === value;
+      const unless = isPrefix ? ` unless the gateway has ipv6Prefix: ${bits}` : "";
+      return `override "${value}" never applies${unless}: this address counts as "${address}"`;
+    }),
+  ];
 }
 
 function shadowedUrls(

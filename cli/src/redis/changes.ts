@@ -105,7 +105,7 @@ export function addRateChanges(add: Add): void {
   }).argument("<ms>", "how long, ms", positive);
 }
 
-/** Adds the commands for limits of how many run at once, and for limits that are kept in a key. */
+/** Adds the commands for limits of how many run at once. */
 export function addLimitChanges(add: Add): void {
   const declaredOption = [
     "--declared <limit>",
@@ -143,7 +143,10 @@ export function addLimitChanges(add: Add): void {
       };
     },
   ).option(...declaredOption);
+}
 
+/** Adds the commands for limits that are kept in a key. */
+export function addLimitKeyChanges(add: Add): void {
   add(
     "set-limit-key",
     "sets a limit that is kept in a key: the limitKey of limiters and rules",

@@ -1,11 +1,11 @@
 /** Finds what limiters have stored on a Redis server, and the current state of each. */
-import type { Decision, Policy } from "smooth-limiter";
+import type { Policy } from "smooth-limiter";
 import {
   RedisLimiter,
   type RemoteLimiter,
   readStored,
   readStoredLeases,
-  type StoredLease,
+  type StoredLeases,
   type StoredLimiter,
 } from "smooth-limiter/redis";
 import { CliError } from "../io.ts";
@@ -37,12 +37,9 @@ export interface RateEntry {
   readonly writtenMs: number;
 }
 
-export interface ConcurrencyEntry {
+export interface ConcurrencyEntry extends StoredLeases {
   readonly kind: "concurrency";
   readonly key: string;
-  readonly held: readonly StoredLease[];
-  readonly waiting: readonly StoredLease[];
-  readonly limits: readonly { readonly declared: number; readonly inForce: number }[];
 }
 
 /** A value that no limiter has written. */
@@ -94,28 +91,21 @@ async function readRate(redis: Server, key: string): Promise<StoredLimiter | und
 }
 
 async function rateEntry(redis: Server, key: string, stored: StoredLimiter): Promise<RateEntry> {
+  const { declared, inForce, isSet, writtenMs } = stored;
   const standing = await withLimiter(redis, key, stored, (limiter) => limiter.peek());
-  const policies = stored.inForce.map((policy, i): PolicyEntry => {
-    const { limit, remaining, resetMs } = statusOf(standing, i);
-    const declared = stored.declared[i] ?? policy;
+  // the limiter names its policies by their indices, which come in order
+  const policies = Object.values(standing.policies).map((status, i): PolicyEntry => {
+    const policy = inForce[i] as Policy;
+    const { limit, remaining, resetMs } = status;
     return {
       algorithm: policy.algorithm.name,
-      declaredRate: rateOf(declared),
+      declaredRate: rateOf(declared[i] ?? policy),
       rate: rateOf(policy),
-      limit,
-      remaining,
-      resetMs,
+      ...{ limit, remaining, resetMs },
     };
   });
   const waitMs = Number.isFinite(standing.waitMs) ? standing.waitMs : null;
-  const { isSet, writtenMs } = stored;
   return { kind: "rate", key, policies, isSet, waitMs, writtenMs };
-}
-
-function statusOf({ policies }: Decision, index: number) {
-  const status = policies[String(index)];
-  if (status === undefined) throw new Error(`no policy ${index}`);
-  return status;
 }
 
 /** How many permits come back in a second, from what the algorithm promises in the long run. */
@@ -146,9 +136,9 @@ export async function requireRate(redis: Server, key: string): Promise<StoredLim
 }
 
 /** The numbers that the code of a concurrency limiter is known to declare. */
-export async function declaredLimits(redis: Server, key: string): Promise<ConcurrencyEntry> {
+export async function declaredLimits(redis: Server, key: string): Promise<StoredLeases> {
   const entry = await readEntry(redis, key);
-  if (entry === undefined) return { kind: "concurrency", key, held: [], waiting: [], limits: [] };
+  if (entry === undefined) return { held: [], waiting: [], limits: [] };
   if (entry.kind === "concurrency") return entry;
   const why =
     entry.kind === "rate"
@@ -194,17 +184,16 @@ export async function withLimiter<Result>(
 
 /** Returns the same policies, one of them with another rate. The burst changes in proportion. */
 export function atRate(policies: readonly Policy[], index: number, rate: number) {
-  return Object.fromEntries(
-    policies.map((policy, i) => {
-      if (i !== index) return [String(i), policy] as const;
-      const { algorithm, numbers } = policy;
-      const factor = rate / rateOf(policy);
-      const isPace = algorithm.name === "smooth";
-      const scaled = numbers.map((number, at) => {
-        if (!algorithm.permitsAt.includes(at)) return number;
-        return isPace ? rate : Number((number * factor).toPrecision(12));
-      });
-      return [String(i), algorithm.policy(scaled)] as const;
-    }),
+  const changed = policies.map((policy, i) => (i === index ? scaled(policy, rate) : policy));
+  return Object.fromEntries(changed.entries());
+}
+
+function scaled(policy: Policy, rate: number): Policy {
+  const { algorithm, numbers } = policy;
+  const factor = rate / rateOf(policy);
+  const isPace = algorithm.name === "smooth";
+  const permits = (number: number) => (isPace ? rate : Number((number * factor).toPrecision(12)));
+  return algorithm.policy(
+    numbers.map((number, at) => (algorithm.permitsAt.includes(at) ? permits(number) : number)),
   );
 }

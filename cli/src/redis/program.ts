@@ -1,7 +1,14 @@
 import type { Command } from "commander";
 import type { Io } from "../io.ts";
 import { positive, repeatable, wholeNumber } from "../options.ts";
-import { addLimitChanges, addRateChanges, type ChangeOptions, make, type Plan } from "./changes.ts";
+import {
+  addLimitChanges,
+  addLimitKeyChanges,
+  addRateChanges,
+  type ChangeOptions,
+  make,
+  type Plan,
+} from "./changes.ts";
 import { type RedisOptions, withRedis } from "./connect.ts";
 import { type ListOptions, list, show, type WatchOptions, watch } from "./views.ts";
 
@@ -27,8 +34,6 @@ export function addRedisCommands(program: Command, io: Io, fail: () => void): vo
         wholeNumber(0, 999_999),
         1000,
       );
-  const KEY = ["<key>", "as ls prints it, such as l:github"] as const;
-
   listing("ls", "lists the limiters and their state").action((options: ListOptions) =>
     withRedis(options.url, io, (redis) => list(redis, options, io)),
   );
@@ -42,14 +47,14 @@ export function addRedisCommands(program: Command, io: Io, fail: () => void): vo
     )
     .action((options: WatchOptions) => watch(options, io));
   command("show", "shows one limiter: its numbers, and the holders of its leases")
-    .argument(...KEY)
+    .argument("<key>", "as ls prints it, such as l:github")
     .action(async (key: string, options: RedisOptions) => {
       if (!(await withRedis(options.url, io, (redis) => show(redis, key, options, io)))) fail();
     });
 
-  const change = (name: string, description: string, plan: Plan) => {
+  const change = (keys: string) => (name: string, description: string, plan: Plan) => {
     const added = command(name, description)
-      .argument(...KEY)
+      .argument("<key>", keys)
       .option("--dry-run", "prints the change without making it");
     return added.action((key: string, value: number) => {
       const options = added.opts<ChangeOptions>();
@@ -58,6 +63,7 @@ export function addRedisCommands(program: Command, io: Io, fail: () => void): vo
       );
     });
   };
-  addRateChanges(change);
-  addLimitChanges(change);
+  addRateChanges(change("as ls prints it, such as l:github"));
+  addLimitChanges(change("as ls prints it, such as c:reports"));
+  addLimitKeyChanges(change("the limitKey in the code or in the rules, such as limits:github"));
 }

@@ -39,10 +39,15 @@ export async function show(
   return entry !== undefined;
 }
 
-/** Lists the limiters again and again, and connects again after an outage. */
+/** Lists the limiters again and again while somebody reads, and connects again after an outage. */
 export async function watch(options: WatchOptions, io: Io): Promise<void> {
   const colors = colorsOf(io, io.stdout);
   let looks = 0;
+  let isRead = true;
+  io.stdout.once("error", () => {
+    isRead = false;
+  });
+  const isOver = () => looks === options.count || !isRead;
   const print = (facts: object, text: string) => {
     looks += 1;
     if (options.json) {
@@ -59,7 +64,7 @@ export async function watch(options: WatchOptions, io: Io): Promise<void> {
         for (;;) {
           const { entries, more } = await readAll(redis, options);
           print({ limiters: entries }, tableOf(entries, more, colors));
-          if (looks === options.count) return;
+          if (isOver()) return;
           await sleep(options.every);
         }
       });
@@ -67,7 +72,7 @@ export async function watch(options: WatchOptions, io: Io): Promise<void> {
       // a wrong address is an error at once
       if (looks === 0 || !(error instanceof CliError)) throw error;
       print({ error: error.message }, colors.red(`${printable(error.message)}; trying again`));
-      if (looks === options.count) throw error;
+      if (isOver()) throw error;
       await sleep(options.every);
     }
   }

@@ -1,84 +1,42 @@
 import { pipeline, Readable } from "node:stream";
-import { StringDecoder } from "node:string_decoder";
 import { createGunzip } from "node:zlib";
 
 /** In characters. A longer line is not from an access log, and would fill the memory. */
-const LONGEST = 2 ** 20;
-
-/** A line; undefined if it was too long to be kept. */
-export type Line = string | undefined;
+export const LONGEST_LINE = 2 ** 20;
 
 /**
  * Reads the lines of a log in batches: handing them over one by one would cost more than reading
- * them.
+ * them. Of a line that is longer than `LONGEST_LINE` there is only the beginning, which is longer too.
  *
  * @param source bytes; gzip, detected by its first two bytes, is unpacked
- * @param onBytes called with the number of bytes read from the source, before unpacking
  */
-export async function* readLines(
-  source: Readable,
-  onBytes: (count: number) => void,
-): AsyncGenerator<readonly Line[]> {
-  const decoder = new StringDecoder("utf8");
+export async function* readLines(source: Readable): AsyncGenerator<readonly string[]> {
+  const decoder = new TextDecoder();
   let rest = "";
-  let isTooLong = false;
-  let isFirst = true;
-  for await (const chunk of unpacked(source, onBytes)) {
-    let text = decoder.write(chunk);
-    if (isFirst && text !== "") {
-      text = text.replace(/^\ufeff/, "");
-      isFirst = false;
-    }
-    const lines: Line[] = (rest + text).split("\n");
-    rest = lines.pop() ?? "";
-    if (isTooLong && lines.length > 0) {
-      lines[0] = undefined;
-      isTooLong = false;
-    }
-    if (rest.length > LONGEST || isTooLong) {
-      isTooLong = true;
-      rest = "";
-    }
+  for await (const chunk of unpacked(source)) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+    rest = (lines.pop() ?? "").slice(0, LONGEST_LINE + 1);
     yield lines;
   }
-  rest += decoder.end();
-  if (isTooLong) yield [undefined];
-  else if (rest !== "") yield [rest];
+  rest += decoder.decode();
+  if (rest !== "") yield [rest];
 }
 
-async function* unpacked(
-  source: Readable,
-  onBytes: (count: number) => void,
-): AsyncIterable<Buffer> {
-  const chunks = counted(source, onBytes);
-  const head: Buffer[] = [];
-  let length = 0;
-  while (length < 2) {
+async function* unpacked(source: Readable): AsyncIterable<Buffer> {
+  const chunks: AsyncIterableIterator<Buffer> = source[Symbol.asyncIterator]();
+  let head = Buffer.alloc(0);
+  while (head.length < 2) {
     const { value, done } = await chunks.next();
     if (done) break;
-    head.push(value);
-    length += value.length;
+    head = Buffer.concat([head, value]);
   }
-  const first = Buffer.concat(head);
   const all = (async function* () {
-    yield first;
+    yield head;
     yield* chunks;
   })();
-  if (first[0] !== 0x1f || first[1] !== 0x8b) {
-    yield* all;
-    return;
-  }
+  const isPacked = head[0] === 0x1f && head[1] === 0x8b;
   // the pipeline forwards errors of the source, and stops the source after errors of the unpacking
-  yield* pipeline(Readable.from(all), createGunzip({ chunkSize: 2 ** 18 }), () => {});
-}
-
-async function* counted(
-  source: Readable,
-  onBytes: (count: number) => void,
-): AsyncGenerator<Buffer, void> {
-  for await (const chunk of source) {
-    const bytes = typeof chunk === "string" ? Buffer.from(chunk) : (chunk as Buffer);
-    onBytes(bytes.length);
-    yield bytes;
-  }
+  yield* isPacked
+    ? pipeline(Readable.from(all), createGunzip({ chunkSize: 2 ** 18 }), () => {})
+    : all;
 }

@@ -9,12 +9,15 @@ export interface Client {
   readonly user: string;
 }
 
-/** Why no client was found. */
-export interface NoClient {
+/** Why a line could not be read. */
+export interface Unread {
+  /** From 1. */
+  readonly column: number;
   readonly message: string;
 }
 
-const SEVERAL: NoClient = {
+const SEVERAL: Unread = {
+  column: 1,
   message:
     "found several addresses, allowed: one, or a forwarded-for list if --trusted-proxies says how many of your own proxies have appended to it",
 };
@@ -40,7 +43,7 @@ export function findClient(
   identity: string,
   user: string,
   trustedProxies = 0,
-): Client | NoClient {
+): Client | Unread {
   if (identity === "-" && !user.includes(" ") && !isAddress(user)) {
     return clientOf(first, user, trustedProxies);
   }
@@ -57,7 +60,8 @@ export function findClient(
   if (fields.slice(0, client).some((field) => LIST.test(field))) return SEVERAL;
   if (client === 0) return clientOf(first, user);
   if (fields.length < client + 3) {
-    return { message: "found an address behind the first field, allowed: address, identity, user" };
+    const message = "found an address behind the first field, allowed: address, identity, user";
+    return { column: 1, message };
   }
   const address = fields[client] ?? "";
   return clientOf(address, fields.slice(client + 2).join(" "));
@@ -110,7 +114,7 @@ export function seemsForwarded(line: string): boolean {
  * @param field an address, with or without a port; or a name or a hash in its place
  * @param trustedProxies if above 0, the field may be a forwarded-for list
  */
-export function clientOf(field: string, user = "-", trustedProxies = 0): Client | NoClient {
+export function clientOf(field: string, user = "-", trustedProxies = 0): Client | Unread {
   const bare = trustedProxies > 0 ? field.replace(/^"(.*)"$/s, "$1") : field;
   if (LIST.test(bare)) {
     const listed = trustedProxies > 0 ? listedAddress(bare, trustedProxies) : undefined;
@@ -119,7 +123,7 @@ export function clientOf(field: string, user = "-", trustedProxies = 0): Client 
   const [, inBrackets, plain] = WITH_PORT.exec(bare) ?? [];
   const address = inBrackets ?? plain ?? bare;
   if (isIP(address) === 0 && NAME_WITH_PORT.test(bare)) {
-    return { message: "found a name with a port, allowed: the address of the client" };
+    return { column: 1, message: "found a name with a port, allowed: the address of the client" };
   }
   return { address, user };
 }

@@ -1,10 +1,10 @@
 /** Converts a line of an access log to a request. */
 import type { GatewayRequest } from "smooth-limiter-gateway";
-import { clientOf, findClient, listedAddress } from "./log-client.ts";
+import { clientOf, findClient, listedAddress, type Unread } from "./log-client.ts";
 import { parseClfTime, parseTime } from "./log-time.ts";
 
-/** A request from a log. */
-export class LogEntry implements GatewayRequest {
+/** A request from a log. Written out without spreads, which would take longer than the reading of the line. */
+export interface LogEntry extends GatewayRequest {
   /** Unix time, ms. */
   readonly atMs: number;
   readonly method: string;
@@ -16,41 +16,16 @@ export class LogEntry implements GatewayRequest {
   readonly actors: Readonly<Record<string, string | undefined>>;
   /** Of the response; undefined if the log does not say it. */
   readonly status: number | undefined;
-
-  constructor(
-    atMs: number,
-    method: string,
-    url: string,
-    remoteAddress: string | undefined,
-    isCoarse: boolean,
-    actors: LogEntry["actors"],
-    status?: number,
-  ) {
-    this.atMs = atMs;
-    this.method = method;
-    this.url = url;
-    this.remoteAddress = remoteAddress;
-    this.isCoarse = isCoarse;
-    this.actors = actors;
-    this.status = status;
-  }
-
-  /** The line was written when the request was over: rules that count failures see its status. */
-  onAnswered(answered: (status: number | undefined) => void): void {
-    answered(this.status);
-  }
-
-  /** Logs contain no header fields. */
-  header(): undefined {
-    return undefined;
-  }
 }
 
-/** Why a line could not be read. */
-export interface Unread {
-  /** From 1. */
-  readonly column: number;
-  readonly message: string;
+/** A log contains no header fields. */
+export function header(): undefined {
+  return undefined;
+}
+
+/** The line was written when the request was over: rules that count failures see its status. */
+export function onAnswered(this: LogEntry, answered: (status?: number) => void): void {
+  answered(this.status);
 }
 
 /** The field names of JSON lines for each property; dots separate the names of nested objects. */
@@ -70,34 +45,19 @@ export interface Fields {
 export const DEFAULT_FIELDS: Fields = {
   time: ["time", "timestamp", "@timestamp", "ts", "time_iso8601", "time_local", "msec", "StartUTC"],
   address: [
-    "remote_addr",
-    "remoteAddress",
-    "remote_ip",
-    "client_ip",
-    "ip",
-    "ClientHost",
-    "request.remote_ip",
-    "req.remoteAddress",
+    ...["remote_addr", "remoteAddress", "remote_ip", "client_ip", "ip", "ClientHost"],
+    ...["request.remote_ip", "req.remoteAddress"],
   ],
   forwarded: [
-    "http_x_forwarded_for",
-    "x_forwarded_for",
-    "xForwardedFor",
-    "forwarded_for",
-    "request.headers.X-Forwarded-For",
-    "request_X-Forwarded-For",
-    "req.headers.x-forwarded-for",
-    "headers.x-forwarded-for",
+    ...["http_x_forwarded_for", "x_forwarded_for", "xForwardedFor", "forwarded_for"],
+    ...["request.headers.X-Forwarded-For", "request_X-Forwarded-For"],
+    ...["req.headers.x-forwarded-for", "headers.x-forwarded-for"],
   ],
   method: ["method", "request_method", "RequestMethod", "request.method", "req.method"],
   url: ["url", "request_uri", "uri", "path", "RequestPath", "request.uri", "req.url"],
   status: [
-    "status",
-    "status_code",
-    "statusCode",
-    "DownstreamStatus",
-    "response.status",
-    "res.statusCode",
+    ...["status", "status_code", "statusCode", "DownstreamStatus"],
+    ...["response.status", "res.statusCode"],
   ],
   actors: { account: ["account", "user", "remote_user"] },
 };
@@ -120,10 +80,11 @@ const JSON_LINE = /^\s*\{/;
 /** Without names for its groups: V8 would create an object of them for each line. */
 const COMBINED =
   /^(\S+) (\S+) (.*?) \[([^\][]+)\] "(?:([A-Za-z!#$%&'*+.^_`|~0-9-]{1,32}) ((?:[^"\\]|\\.)*?)(?: HTTP\/[0-9.]+)?)"(?: ([1-5][0-9]{2})(?= |$))?/s;
+/** What the combined format begins with: a line that is not in it is told what is missing first. */
 const PARTS: readonly (readonly [RegExp, string])[] = [
-  [/^\S+ /, "an address"],
-  [/^\S+ \S+ [^[]+/, "an identity and a user"],
-  [/^[^[]+\[[^\]]+\]/, "a time in brackets"],
+  [/^\S+ /, "found no address, allowed: the combined format, or JSON"],
+  [/^\S+ \S+ [^[]+/, "found no identity and a user, allowed: the combined format, or JSON"],
+  [/^[^[]+\[[^\]]+\]/, "found no time in brackets, allowed: the combined format, or JSON"],
 ];
 
 /** Size, referrer and user agent behind the status, and the forwarded-for list that nginx's `main` format adds. */
@@ -134,30 +95,31 @@ function readCombined(line: string, trustedProxies: number): LogEntry | Unread {
     COMBINED.exec(line) ?? [];
   if (first === "") return unreadCombined(line);
   const client = findClient(first, identity, user, trustedProxies);
-  if ("message" in client) return { column: 1, message: client.message };
+  if ("message" in client) return client;
   const atMs = parseClfTime(time);
   if (Number.isNaN(atMs)) {
-    return {
-      column: line.indexOf("[") + 2,
-      message: "found no time such as 10/Oct/2000:13:55:36 -0700",
-    };
+    const column = line.indexOf("[") + 2;
+    return { column, message: "found no time such as 10/Oct/2000:13:55:36 -0700" };
   }
-  const account = known(client.user);
-  const answered = statusOf(status);
   const list = trustedProxies > 0 ? FORWARDED.exec(line.slice(all.length))?.[1] : undefined;
-  const address = (list && listedAddress(list, trustedProxies)) ?? known(client.address);
-  return new LogEntry(atMs, method, url, address, true, { account }, answered);
+  return {
+    atMs,
+    method,
+    url,
+    isCoarse: true,
+    remoteAddress: (list && listedAddress(list, trustedProxies)) ?? known(client.address),
+    actors: { account: known(client.user) },
+    status: statusOf(status),
+    header,
+    onAnswered,
+  };
 }
 
 function unreadCombined(line: string): Unread {
   let column = 1;
-  for (const [part, words] of PARTS) {
+  for (const [part, message] of PARTS) {
     const length = part.exec(line)?.[0].length;
-    if (length === undefined)
-      return {
-        column,
-        message: `found no ${words.replace(/^an? /, "")}, allowed: the combined format, or JSON`,
-      };
+    if (length === undefined) return { column, message };
     column = length + 1;
   }
   return { column, message: 'found no request such as "GET /path HTTP/1.1"' };
@@ -186,33 +148,37 @@ function readJson(line: string, fields: Fields, trustedProxies: number): LogEntr
   const time = pick(data, fields.time);
   const atMs = readTime(time);
   // a time beyond a `Date` would break the replay's clock
-  if (!(Math.abs(atMs) <= LATEST_MS)) {
-    return {
-      column: 1,
-      message: `found no time in ${fields.time.join(", ")}; --field time=… names another field`,
-    };
-  }
-  const request = textOf(pick(data, ["request"]));
-  const [, requestMethod, requestUrl] =
-    /^(\S+) (.*?)(?: HTTP\/[0-9.]+)?$/s.exec(request ?? "") ?? [];
+  if (!(Math.abs(atMs) <= LATEST_MS)) return lacks("time", fields.time);
+  const request = textOf(pick(data, ["request"])) ?? "";
+  const [, requestMethod, requestUrl] = /^(\S+) (.*?)(?: HTTP\/[0-9.]+)?$/s.exec(request) ?? [];
   const url = textOf(pick(data, fields.url)) ?? requestUrl;
-  if (url === undefined)
-    return {
-      column: 1,
-      message: `found no URL in ${fields.url.join(", ")}; --field url=… names another field`,
-    };
+  if (url === undefined) return lacks("url", fields.url);
   const method = textOf(pick(data, fields.method)) ?? requestMethod ?? "GET";
   const client = clientOf(textOf(pick(data, fields.address)) ?? "", "-", trustedProxies);
-  if ("message" in client) return { column: 1, message: client.message };
+  if ("message" in client) return client;
   const actors: Record<string, string | undefined> = {};
   for (const [actor, names] of Object.entries(fields.actors)) {
     actors[actor] = textOf(pick(data, names));
   }
-  const status = statusOf(textOf(pick(data, fields.status)));
   // Caddy logs each header field as an array
   const list = trustedProxies > 0 ? String(pick(data, fields.forwarded) ?? "") : "";
-  const address = listedAddress(list, trustedProxies) ?? known(client.address);
-  return new LogEntry(atMs, method, url, address, isWholeSeconds(time), actors, status);
+  return {
+    atMs,
+    method,
+    url,
+    isCoarse: isWholeSeconds(time),
+    remoteAddress: listedAddress(list, trustedProxies) ?? known(client.address),
+    actors,
+    status: statusOf(textOf(pick(data, fields.status))),
+    header,
+    onAnswered,
+  };
+}
+
+function lacks(what: "time" | "url", names: readonly string[]): Unread {
+  const noun = what === "url" ? "URL" : what;
+  const message = `found no ${noun} in ${names.join(", ")}; --field ${what}=… names another field`;
+  return { column: 1, message };
 }
 
 /** Returns the first of these fields that exists. */

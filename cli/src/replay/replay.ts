@@ -13,13 +13,13 @@ import {
 import { htmlReport } from "../report/html.ts";
 import type { Replayed } from "../report/report.ts";
 import { textReport } from "../report/text.ts";
-import { some } from "../words.ts";
+import { number, some } from "../words.ts";
 import { InOrder } from "./in-order.ts";
-import { readLines } from "./lines.ts";
-import { seemsForwarded } from "./log-client.ts";
-import { type Fields, LogEntry, readLine, type Unread } from "./log-entry.ts";
+import { LONGEST_LINE, readLines } from "./lines.ts";
+import { seemsForwarded, type Unread } from "./log-client.ts";
+import { type Fields, type LogEntry, readLine } from "./log-entry.ts";
 import { zoneMinutesOf } from "./log-time.ts";
-import { Progress } from "./progress.ts";
+import { note, progressBar } from "./progress.ts";
 import { Simulation } from "./simulation.ts";
 
 export interface ReplayOptions {
@@ -60,9 +60,12 @@ export async function replay(
   if (rulesPath === "-" && logPath === "-") {
     throw new CliError("rules and log cannot both be read from stdin");
   }
-  const actors = Object.keys(options.fields.actors);
-  const rules = await readRulesOf(rulesPath, actors, options.cost, io);
-  const replayed = await playLog({ rulesPath, rules, actors }, logPath, options, io);
+  const rules = await readRulesOf(rulesPath, options, io);
+  const replayed = {
+    rulesFrom: sourceName(rulesPath),
+    log: sourceName(logPath),
+    ...(await playLog(rules, logPath, options, io)),
+  };
   // the report that can be printed must not be lost if a file cannot be written
   if (options.json) io.stdout.write(json(replayed));
   else io.stdout.write(textReport(replayed, io));
@@ -71,11 +74,11 @@ export async function replay(
 
 async function readRulesOf(
   path: string,
-  actors: readonly string[],
-  costs: readonly string[],
+  { fields, cost: costs }: ReplayOptions,
   io: Io,
 ): Promise<readonly RequestRule[]> {
   const text = await readText(path, io);
+  const actors = Object.keys(fields.actors);
   // --field claim:org=path: a kind of actor, and its argument
   const actorKinds = actors.flatMap((name) => /^([^:]+):/.exec(name)?.[1] ?? []);
   try {
@@ -94,20 +97,17 @@ async function readRulesOf(
   }
 }
 
-interface Ruled {
-  readonly rulesPath: string;
-  readonly rules: readonly RequestRule[];
-  readonly actors: readonly string[];
-}
-
 async function playLog(
-  { rulesPath, rules, actors }: Ruled,
+  rules: readonly RequestRule[],
   logPath: string,
   { holdMs, spread, fields, trustedProxies, top, hash, progress }: ReplayOptions,
   io: Io,
-): Promise<Replayed> {
+): Promise<Omit<Replayed, "rulesFrom" | "log">> {
   const order = new InOrder(holdMs, spread);
-  const bar = new Progress(await sizeOf(logPath), progress ? io.stderr : undefined);
+  // a pipe has no size, and a file that does not exist is an error below
+  const found = logPath === "-" ? undefined : await stat(logPath).catch(() => undefined);
+  const size = found?.isFile() ? found.size : undefined;
+  const bar = progressBar(size, io.stderr);
   let simulation: Simulation | undefined;
   let lines = 0;
   let unread = 0;
@@ -115,7 +115,7 @@ async function playLog(
   let mayIgnoreList = trustedProxies === 0;
   const play = async (entries: Iterable<[number, LogEntry]>) => {
     for (const [atMs, entry] of entries) {
-      simulation ??= await Simulation.open(rules, actors, atMs);
+      simulation ??= await Simulation.open(rules, Object.keys(fields.actors), atMs);
       const woken = simulation.play(atMs, entry);
       if (woken !== undefined) await woken;
     }
@@ -124,27 +124,29 @@ async function playLog(
   const { stackTraceLimit } = Error;
   // a full queue is an error inside the gateway; its stack trace would take longer than the request
   Error.stackTraceLimit = 0;
+  if (progress) bar.start(size ?? 0, 0, { lines });
   try {
-    for await (const batch of readLines(source, (bytes) => bar.read(bytes))) {
+    for await (const batch of readLines(source)) {
       for (const line of batch) {
         lines += 1;
-        if (line?.trim() === "") continue;
-        const entry = line === undefined ? TOO_LONG : readLine(line, fields, trustedProxies);
-        if (entry instanceof LogEntry) {
-          zoneMinutes ??= zoneMinutesOf(line ?? "");
+        if (line.trim() === "") continue;
+        const isTooLong = line.length > LONGEST_LINE;
+        const entry = isTooLong ? TOO_LONG : readLine(line, fields, trustedProxies);
+        if (!("message" in entry)) {
+          zoneMinutes ??= zoneMinutesOf(line);
           order.add(entry);
-          if (mayIgnoreList && lines <= LOOKED_AT && seemsForwarded(line ?? "")) {
+          if (mayIgnoreList && lines <= LOOKED_AT && seemsForwarded(line)) {
             mayIgnoreList = false;
-            bar.note(`${sourceName(logPath)}:${lines}: ${IGNORED_LIST}`, io.stderr);
+            note(`${sourceName(logPath)}:${lines}: ${IGNORED_LIST}`, bar, io.stderr);
           }
           continue;
         }
         unread += 1;
         if (unread > NAMED) continue;
         const where = `${sourceName(logPath)}:${lines}:${entry.column}`;
-        bar.note(`${where}: ${printable(entry.message.slice(0, 200))}`, io.stderr);
+        note(`${where}: ${printable(entry.message.slice(0, 200))}`, bar, io.stderr);
       }
-      bar.at(lines);
+      bar.update(source.bytesRead ?? 0, { lines: number(lines) });
       await play(order.due());
     }
     await play(order.rest());
@@ -157,28 +159,13 @@ async function playLog(
   if (unread > NAMED) io.stderr.write(`and ${unread - NAMED} more lines that are not requests\n`);
   if (simulation === undefined) throw new CliError(`${sourceName(logPath)}: found no requests`);
   const report = (await simulation.end()).report(top, hash);
-  return {
-    rulesFrom: sourceName(rulesPath),
-    log: sourceName(logPath),
-    ...{ lines, unread, late: order.late, zoneMinutes: zoneMinutes ?? 0, report },
-  };
+  return { lines, unread, late: order.late, zoneMinutes: zoneMinutes ?? 0, report };
 }
 
 /** Errors of the file system and of gzip have codes. */
 function isReading(error: unknown): boolean {
   const { code } = Object(error) as { code?: unknown };
   return typeof code === "string" && /^(E[A-Z]+|Z_|ERR_STREAM)/.test(code);
-}
-
-/** Undefined if unknown. */
-async function sizeOf(path: string): Promise<number | undefined> {
-  if (path === "-") return undefined;
-  try {
-    const found = await stat(path);
-    return found.isFile() ? found.size : undefined;
-  } catch (error) {
-    throw unreadable(path, error);
-  }
 }
 
 async function write(path: string, text: string): Promise<void> {

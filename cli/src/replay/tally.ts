@@ -13,10 +13,11 @@ const BUILT_IN = ["all", "device"];
 
 /** The results of requests. Most actors send few: what only others need is created later. */
 class Sums implements Counts {
-  requests = 0;
   passed = 0;
   waited = 0;
   refused = 0;
+  /** Those that another rule refused. */
+  elsewhere = 0;
   #passedMs: number | undefined;
   /** Undefined until two requests pass in one window. */
   #peak: WindowPeak | undefined;
@@ -31,6 +32,10 @@ class Sums implements Counts {
     this.#peak?.add(atMs);
   }
 
+  get requests(): number {
+    return this.passed + this.waited + this.refused + this.elsewhere;
+  }
+
   get mostInWindow(): number {
     return this.#peak?.most ?? (this.#passedMs === undefined ? 0 : 1);
   }
@@ -38,10 +43,9 @@ class Sums implements Counts {
 
 class RuleTally {
   readonly #rule: RequestRule;
-  readonly #all = new Sums();
-  #refusedElsewhere = 0;
   #waitSumMs = 0;
   #longestMs = 0;
+  readonly #peak: WindowPeak;
   readonly #series = new TimeSeries();
   readonly #actors = new Map<string, Sums>();
   /** Devices that count instead of a missing actor: they may look like one. */
@@ -50,68 +54,76 @@ class RuleTally {
 
   constructor(rule: RequestRule) {
     this.#rule = rule;
+    this.#peak = new WindowPeak(rule.periodMs);
     this.#isBuiltIn = BUILT_IN.includes(rule.actor);
   }
 
   add({ actor, allowed, decision }: Outcome, verdict: Verdict, atMs: number, own: Own): void {
     const isFallback = !this.#isBuiltIn && !own[this.#rule.actor];
-    const both = [this.#all, sumsOf(isFallback ? this.#fallbacks : this.#actors, actor)];
-    for (const sums of both) sums.requests += 1;
+    const sums = sumsOf(isFallback ? this.#fallbacks : this.#actors, actor);
     if (allowed && !verdict.allowed) {
-      this.#refusedElsewhere += 1;
+      sums.elsewhere += 1;
       return;
     }
     const part = partOf(allowed, decision.waitMs);
-    for (const sums of both) sums[part] += 1;
+    sums[part] += 1;
     this.#series.add(part, atMs);
     if (part === "waited") {
       this.#waitSumMs += decision.waitMs;
       this.#longestMs = Math.max(this.#longestMs, decision.waitMs);
     }
     if (!verdict.allowed) return;
-    for (const sums of both) sums.pass(atMs + verdict.waitedMs, this.#rule.periodMs);
+    const passedMs = atMs + verdict.waitedMs;
+    this.#peak.add(passedMs);
+    sums.pass(passedMs, this.#rule.periodMs);
   }
 
   /** @param spanMs the duration of the log */
   report(top: number, show: (actor: string) => string, spanMs: number): RuleReport {
     const { name, url, actor, algo, scope, mode, rpu, periodMs } = this.#rule;
-    const { passed, waited, refused, mostInWindow } = this.#all;
-    const busiest = [...this.#actors, ...this.#fallbacks].sort(
-      ([, one], [, other]) => other.requests - one.requests,
-    );
-    const listed = busiest.slice(0, actor === "all" ? 0 : top);
-    const actors = listed.map(
-      ([actor, sums]): ActorReport => ({
-        actor: show(actor),
-        isFallback: this.#fallbacks.get(actor) === sums,
-        ...countsOf(sums),
-        mostInWindow: sums.mostInWindow,
-      }),
-    );
+    const byActor = [...this.#actors, ...this.#fallbacks];
+    const all = countsOf(byActor.map(([, sums]) => sums));
+    const decided = all.passed + all.waited + all.refused;
+    const listed = byActor
+      .sort(([, one], [, other]) => other.requests - one.requests)
+      .slice(0, actor === "all" ? 0 : top);
     const points = this.#series.points();
     return {
       ...{ name, url, actor, algo, scope, mode, rpu, periodMs },
-      ...countsOf(this.#all),
-      refusedElsewhere: this.#refusedElsewhere,
+      ...all,
+      refusedElsewhere: all.requests - decided,
       perSecond: {
         // a log may have only one instant
-        mean: ((passed + waited + refused) * 1000) / Math.max(1000, spanMs),
+        mean: (decided * 1000) / Math.max(1000, spanMs),
         peak: Math.max(0, ...points.peaks),
       },
-      wait: { meanMs: waited > 0 ? this.#waitSumMs / waited : 0, longestMs: this.#longestMs },
-      mostInWindow,
-      mostOfOneActor: busiest.reduce(
-        (most, [, { mostInWindow }]) => Math.max(most, mostInWindow),
-        0,
+      wait: {
+        meanMs: all.waited > 0 ? this.#waitSumMs / all.waited : 0,
+        longestMs: this.#longestMs,
+      },
+      mostInWindow: this.#peak.most,
+      mostOfOneActor: byActor.reduce((most, [, sums]) => Math.max(most, sums.mostInWindow), 0),
+      actors: listed.map(
+        ([actor, sums]): ActorReport => ({
+          actor: show(actor),
+          isFallback: this.#fallbacks.get(actor) === sums,
+          ...countsOf([sums]),
+          mostInWindow: sums.mostInWindow,
+        }),
       ),
-      actors,
       points,
     };
   }
 }
 
-function countsOf({ requests, passed, waited, refused }: Counts): Counts {
-  return { requests, passed, waited, refused };
+function countsOf(all: readonly Sums[]): Counts {
+  const sum = (what: keyof Counts) => all.reduce((before, sums) => before + sums[what], 0);
+  return {
+    requests: sum("requests"),
+    passed: sum("passed"),
+    waited: sum("waited"),
+    refused: sum("refused"),
+  };
 }
 
 function sumsOf(actors: Map<string, Sums>, actor: string): Sums {
@@ -168,13 +180,8 @@ export class Tally {
       hashKey === undefined
         ? actor
         : `#${createHmac("sha256", hashKey).update(actor).digest("hex").slice(0, 12)}`;
-    const isEmpty = this.#counts.requests === 0;
-    const spanMs = this.#lastMs - this.#firstMs;
-    return {
-      ...this.#counts,
-      firstMs: isEmpty ? 0 : this.#firstMs,
-      lastMs: isEmpty ? 0 : this.#lastMs,
-      rules: [...this.#rules.values()].map((rule) => rule.report(top, show, spanMs)),
-    };
+    const [firstMs, lastMs] = [this.#firstMs, this.#lastMs];
+    const rules = [...this.#rules.values()].map((rule) => rule.report(top, show, lastMs - firstMs));
+    return { ...this.#counts, firstMs, lastMs, rules };
   }
 }

@@ -43,9 +43,7 @@ export class VirtualClock implements Clock {
    */
   moveTo(timeMs: number): boolean {
     let hasWoken = false;
-    for (;;) {
-      const [next] = this.#alarms;
-      if (next === undefined || next.atMs > timeMs) break;
+    for (let [next] = this.#alarms; next && next.atMs <= timeMs; [next] = this.#alarms) {
       this.#alarms.shift();
       this.#nowMs = Math.max(this.#nowMs, next.atMs);
       next.wake();

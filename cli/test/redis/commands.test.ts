@@ -45,7 +45,7 @@ test("ls lists limiters of every kind, and changes nothing", async () => {
   const users = RedisLimiter.create(
     redis,
     "api[x%",
-    gcra({ limit: 100, periodMs: 60_000 }),
+    gcra({ limit: 100, periodMs: 3_600_000 }),
     PATIENT,
   );
   await users.for("ann[1]").tryAcquire(3);
@@ -64,7 +64,7 @@ test("ls lists limiters of every kind, and changes nothing", async () => {
   const { out, code } = await run("ls");
   assert.is(code, 0);
   assert.match(out, /l:github +smooth +10\/s +0 of 11/);
-  assert.match(out, /l:api%5Bx%25\[ann\[1\] +gcra +1\.667\/s +97(\.\d+)? of 100 +now/);
+  assert.match(out, /l:api%5Bx%25\[ann\[1\] +gcra +0\.02778\/s +97(\.\d+)? of 100 +now/);
   assert.match(out, /l:both +gcra +5\/s.*\n +gcra +0\.0002778\/s +0 of 1/);
   assert.match(out, /c:reports +at once +2 +1 held/);
   assert.match(out, /l:other +not a limiter/);
@@ -432,6 +432,15 @@ test("watch connects again after an outage", async () => {
   client.disconnect();
   await server.stop();
   assert.is((await cli([...args.slice(0, -1), "redis://127.0.0.1:1"])).code, 2);
+});
+
+test("watch ends when nobody reads any more", async () => {
+  const stdout = Object.assign(new PassThrough(), { isTTY: false });
+  const stderr = Object.assign(new PassThrough(), { isTTY: false });
+  stdout.once("data", () => stdout.emit("error", new Error("EPIPE")));
+  stdout.resume();
+  const args = ["redis", "watch", "--every", "1", "--url", url];
+  assert.is(await program(args, { stdin: Readable.from([]), stdout, stderr, env: {} }), 0);
 });
 
 test("watch that ends while the server is away has code 2", async () => {

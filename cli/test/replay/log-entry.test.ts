@@ -2,13 +2,15 @@ import * as fc from "fast-check";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import { seemsForwarded } from "../../src/replay/log-client.ts";
-import { DEFAULT_FIELDS, LogEntry, readLine } from "../../src/replay/log-entry.ts";
+import { DEFAULT_FIELDS, type LogEntry, readLine } from "../../src/replay/log-entry.ts";
 
 const test = suite("lines of access logs");
 
+const isEntry = (read: ReturnType<typeof readLine>): read is LogEntry => "atMs" in read;
+
 const read = (line: string) => {
   const entry = readLine(line, DEFAULT_FIELDS);
-  assert.instance(entry, LogEntry, JSON.stringify(entry));
+  assert.ok(isEntry(entry), JSON.stringify(entry));
   const { atMs, method, url, remoteAddress, isCoarse, actors } = entry as LogEntry;
   return [new Date(atMs).toISOString(), method, url, remoteAddress, actors.account, isCoarse];
 };
@@ -51,8 +53,8 @@ test("a line that is not a request: its column, and what is missing", () => {
     ['{"time": 1}', 1, /no URL in url/],
   ] as const) {
     const unread = readLine(line, DEFAULT_FIELDS);
-    assert.not.instance(unread, LogEntry, line);
-    if (unread instanceof LogEntry) continue;
+    assert.not.ok(isEntry(unread), line);
+    if (isEntry(unread)) continue;
     assert.match(unread.message, message);
     // which engines tell in different ways
     if (column !== undefined) assert.is(unread.column, column, line);
@@ -96,12 +98,12 @@ test("a line whose client is in doubt is rejected", () => {
     ["example.com:80 client.example.org - -", /found a name with a port/],
   ] as const) {
     const unread = readLine(`${head} ${rest}`, DEFAULT_FIELDS);
-    assert.not.instance(unread, LogEntry, head);
-    if (!(unread instanceof LogEntry)) assert.match(unread.message, says, head);
+    assert.not.ok(isEntry(unread), head);
+    if (!isEntry(unread)) assert.match(unread.message, says, head);
   }
   for (const address of ["203.0.113.1, 10.0.0.1", "example.com:80"]) {
     const line = JSON.stringify({ time: 1, url: "/", remote_addr: address });
-    assert.not.instance(readLine(line, DEFAULT_FIELDS), LogEntry, address);
+    assert.not.ok(isEntry(readLine(line, DEFAULT_FIELDS)), address);
   }
   assert.is(json({ time: 1, url: "/", ip: "[::1]:80" })[3], "::1");
 });
@@ -138,7 +140,7 @@ test("a forwarded-for list: the trusted proxies decide which address counts", ()
   ];
   for (const [line, proxies, address, account] of rows) {
     const entry = readLine(line, DEFAULT_FIELDS, proxies);
-    assert.instance(entry, LogEntry, line);
+    assert.ok(isEntry(entry), line);
     const { remoteAddress, actors } = entry as LogEntry;
     assert.equal([remoteAddress, actors.account], [address, account], `${proxies}: ${line}`);
   }
@@ -179,10 +181,10 @@ test("a date that does not exist is not parsed", () => {
     ..."01/Anf/2024:00:00:00 +0000|01/Jan/0099:00:00:00 +0000".split("|"),
   ]) {
     const unread = clf(time);
-    assert.not.instance(unread, LogEntry, time);
-    if (!(unread instanceof LogEntry)) assert.match(unread.message, /found no time such as/);
+    assert.not.ok(isEntry(unread), time);
+    if (!isEntry(unread)) assert.match(unread.message, /found no time such as/);
   }
-  assert.instance(clf("29/Feb/2024:23:59:60 -0930"), LogEntry);
+  assert.ok(isEntry(clf("29/Feb/2024:23:59:60 -0930")));
   for (const time of [
     ..."2023-02-31T00:00:00Z|2023-02-29|2023-13-01T00:00:00Z|2023-00-10|2023/02/30 00:00:00".split(
       "|",
@@ -192,7 +194,7 @@ test("a date that does not exist is not parsed", () => {
     ),
   ]) {
     const line = JSON.stringify({ time, url: "/" });
-    assert.not.instance(readLine(line, DEFAULT_FIELDS), LogEntry, time);
+    assert.not.ok(isEntry(readLine(line, DEFAULT_FIELDS)), time);
   }
   assert.is(json({ time: "2024/02/29 00:00:00 GMT", url: "/" })[0], "2024-02-29T00:00:00.000Z");
 });
@@ -262,7 +264,6 @@ test("fields of one's own, and what is inherited is none", () => {
   };
   const entry = readLine('{"time":1,"url":"/","org":{"id":"t1"},"a":{},"b":1}', fields) as LogEntry;
   assert.equal(entry.actors, { tenant: "t1", x: undefined });
-  assert.is(entry.header(), undefined);
 });
 
 test("whatever a line holds, it is a request or not, in time", async () => {
@@ -289,7 +290,7 @@ test("whatever a line holds, it is a request or not, in time", async () => {
   await fc.assert(
     fc.property(text, (line) => {
       const entry = readLine(line, DEFAULT_FIELDS);
-      if (entry instanceof LogEntry) assert.ok(Number.isFinite(entry.atMs));
+      if (isEntry(entry)) assert.ok(Number.isFinite(entry.atMs));
       else assert.ok(entry.column >= 1 && entry.message.length > 0);
     }),
   );

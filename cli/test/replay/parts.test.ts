@@ -4,8 +4,8 @@ import * as fc from "fast-check";
 import * as assert from "uvu/assert";
 import { runs, suite } from "../../../test/support/suite.ts";
 import { InOrder } from "../../src/replay/in-order.ts";
-import { readLines } from "../../src/replay/lines.ts";
-import { LogEntry } from "../../src/replay/log-entry.ts";
+import { LONGEST_LINE, readLines } from "../../src/replay/lines.ts";
+import { header, type LogEntry, onAnswered } from "../../src/replay/log-entry.ts";
 import { TimeSeries } from "../../src/replay/time-series.ts";
 import { VirtualClock } from "../../src/replay/virtual-clock.ts";
 import { WindowPeak } from "../../src/replay/window-peak.ts";
@@ -14,9 +14,9 @@ const test = suite("parts of a replay");
 
 // -- lines --
 
-async function linesOf(chunks: readonly Buffer[]): Promise<(string | undefined)[]> {
-  const lines: (string | undefined)[] = [];
-  for await (const batch of readLines(Readable.from(chunks), () => {})) lines.push(...batch);
+async function linesOf(chunks: readonly Buffer[]): Promise<string[]> {
+  const lines: string[] = [];
+  for await (const batch of readLines(Readable.from(chunks))) lines.push(...batch);
   return lines;
 }
 
@@ -53,16 +53,27 @@ test("lines: none without bytes, and the last one needs no end", async () => {
   assert.equal(await linesOf([Buffer.from("a")]), ["a"]);
 });
 
-test("lines: one that is too long is left out, however it ends", async () => {
-  const long = Buffer.alloc(2 ** 20 + 1, "x");
-  assert.equal(await linesOf([long, long, Buffer.from("y\nb\n")]), [undefined, "b"]);
-  assert.equal(await linesOf([Buffer.from("a\n"), long, long]), ["a", undefined]);
+test("lines: of one that is too long only the beginning is kept, however it ends", async () => {
+  const half = Buffer.alloc(2 ** 19, "x");
+  const halves = Array.from({ length: 9 }, () => half);
+  for (const end of ["", "\n", "y\n"]) {
+    const [before, long = "", after] = await linesOf([
+      Buffer.from("a\n"),
+      ...halves,
+      Buffer.from(`${end}b`),
+    ]);
+    assert.is(before, "a");
+    assert.ok(long.length > LONGEST_LINE && long.length < 2 * LONGEST_LINE, `${long.length}`);
+    assert.is(after, end === "" ? undefined : "b");
+  }
 });
 
 // -- order --
 
-const entry = (atMs: number, name = "", isCoarse = false) =>
-  new LogEntry(atMs, "GET", `/${name}`, undefined, isCoarse, {});
+const entry = (atMs: number, name = "", isCoarse = false): LogEntry => ({
+  ...{ atMs, method: "GET", url: `/${name}`, isCoarse, actors: {} },
+  ...{ remoteAddress: undefined, status: undefined, header, onAnswered },
+});
 
 const played = (order: InOrder, entries: readonly LogEntry[]) => [
   ...entries.flatMap((one) => {
@@ -96,7 +107,7 @@ test("order: a shuffled log comes out sorted, and lines of one time as they came
   const order = new InOrder(Infinity, false);
   const times = Array.from({ length: 5000 }, (_, i) => (i * 7919) % 1009);
   times.forEach((atMs, i) => {
-    order.add(new LogEntry(atMs, "GET", `/${i}`, undefined, false, {}));
+    order.add(entry(atMs, String(i)));
   });
   const played = [...order.rest()].map(([atMs, { url }]) => [atMs, Number(url.slice(1))] as const);
   const wanted = times

@@ -306,6 +306,10 @@ test("on a terminal it shows how far it is, and cleans up", async () => {
     assert.match(await at(path("log")), /lines/);
     assert.match(await at("-"), /lines/);
     assert.is(await at("-", "--no-progress"), "");
+    // the bar returns to the saved position when it ends: it must not be the message's
+    assert.match((await at(path("log"))).replaceAll("\u001b", "^"), /found no [^\n]*\n\^7/);
+    // Ctrl-C leaves the terminal as it was
+    assert.not.ok((await at(path("log"))).includes("\u001b[?"));
   });
 });
 

@@ -25,7 +25,7 @@ export async function cli(
   const [stdout, out] = sink(isTTY);
   const [stderr, err] = sink(isTTY);
   const code = await run(args, {
-    stdin: Readable.from(Array.isArray(stdin) ? stdin : [stdin]),
+    stdin: Readable.from([stdin].flat().map((chunk) => Buffer.from(chunk))),
     stdout,
     stderr,
     env,

@@ -1,5 +1,5 @@
 import { checkText } from "../ground/check.ts";
-import type { Maybe } from "../ground/maybe.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
 import { decode } from "../match/decode.ts";
 import type { GatewayRequest } from "../request.ts";
 
@@ -12,7 +12,7 @@ import type { GatewayRequest } from "../request.ts";
  * @param request its methods also work detached: `({ header }) => header("x-tenant")`
  * @returns any string of up to 16 384 characters; undefined or "" where the request has no value
  */
-export type Actor = (request: GatewayRequest) => Maybe<string | undefined>;
+export type Actor = (request: GatewayRequest) => MaybePromise<string | undefined>;
 
 /** How requests without a value for the rule's actor are counted. */
 export type WhenActorMissing = "device" | "shared" | "skip";

@@ -1,5 +1,5 @@
 import ipaddr from "ipaddr.js";
-import { atLeastZero, type Bound, checkNumber, checkOneOf, checkOptions } from "../ground/check.ts";
+import { type Checks, checkOptions, oneOf, whole, wholeAtLeastZero } from "../ground/check.ts";
 import type { GatewayRequest } from "../request.ts";
 import { ownActor } from "./actor.ts";
 import { type ForwardedField, forwardedFor } from "./forwarded.ts";
@@ -29,14 +29,11 @@ export interface AddressOptions {
   readonly names?: boolean | undefined;
 }
 
-const wholeAtLeastZero: Bound = {
-  words: "a whole number, 0 or more",
-  holds: (value) => atLeastZero.holds(value) && Number.isInteger(value),
-};
-
-const prefixLength: Bound = {
-  words: "a whole number from 1 to 128",
-  holds: (value) => Number.isInteger(value) && value >= 1 && value <= 128,
+export const ADDRESS_OPTIONS: Checks<AddressOptions> = {
+  trustedProxies: wholeAtLeastZero,
+  field: oneOf("x-forwarded-for", "forwarded"),
+  ipv6Prefix: whole(1, 128),
+  names: oneOf(true, false),
 };
 
 export const IPV6_PREFIX = 56;
@@ -49,13 +46,19 @@ export type Address = ipaddr.IPv4 | ipaddr.IPv6;
 /** An actor that `fromAddress` created. */
 export type AddressActor = (request: GatewayRequest) => string | undefined;
 
-const wholeAddresses = new WeakMap<object, (request: GatewayRequest) => Address | undefined>();
+type WholeAddress = (request: GatewayRequest) => Address | undefined;
+
+const wholeAddresses = new WeakMap<object, WholeAddress>();
 
 /** Returns the full address of a request that its actor counts by network. */
-export function addressOf(
-  actor: object,
-): ((request: GatewayRequest) => Address | undefined) | undefined {
+export function addressOf(actor: object): WholeAddress | undefined {
   return wholeAddresses.get(actor);
+}
+
+/** Marks an actor that counts by networks, or what wraps it. */
+export function withAddress<A extends object>(actor: A, whole: WholeAddress): A {
+  wholeAddresses.set(actor, whole);
+  return actor;
 }
 
 /**
@@ -69,13 +72,9 @@ export function addressOf(
  * createGateway({ actors: { device: fromAddress({ trustedProxies: 1 }) }, … });
  */
 export function fromAddress(options: AddressOptions = {}): AddressActor {
-  checkOptions("fromAddress", options, ["trustedProxies", "field", "ipv6Prefix", "names"]);
+  checkOptions("fromAddress", options, ADDRESS_OPTIONS);
   const { trustedProxies = 0, field = "x-forwarded-for", ipv6Prefix = IPV6_PREFIX } = options;
-  checkNumber("trustedProxies", trustedProxies, wholeAtLeastZero);
-  checkOneOf("field", field, ["x-forwarded-for", "forwarded"]);
-  checkNumber("ipv6Prefix", ipv6Prefix, prefixLength);
   const { names = false } = options;
-  checkOneOf("names", names, [true, false]);
   const check = new ProxyCheck(trustedProxies, field);
 
   /** The client's address: the first that `read` understands, otherwise that of the connection. */
@@ -98,8 +97,7 @@ export function fromAddress(options: AddressOptions = {}): AddressActor {
     check.look(request);
     return find(request, read) ?? (names ? request.remoteAddress : undefined);
   });
-  wholeAddresses.set(actor, (request) => find(request, parseAddress));
-  return actor;
+  return withAddress(actor, (request) => find(request, parseAddress));
 }
 
 /** Remembers the results for some texts: a lookup takes a fraction of the time of parsing. */

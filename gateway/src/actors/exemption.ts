@@ -1,7 +1,6 @@
 /** Finds the requests to which a rule does not apply, by the value of its actor. */
 import ipaddr from "ipaddr.js";
 import type { GatewayRequest } from "../request.ts";
-import type { Actor } from "./actor.ts";
 import { type Address, addressOf, parseAddress } from "./address.ts";
 
 /** The addresses that share their first `bits` bits. */
@@ -18,7 +17,7 @@ interface Range {
  */
 export function exemption(
   listed: readonly string[],
-  actor: Actor,
+  actor: object,
   isDevice: boolean,
 ): (value: string, request: GatewayRequest) => boolean {
   if (listed.length === 0) return () => false;

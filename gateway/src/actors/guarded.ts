@@ -4,27 +4,22 @@
  * takes too long or returns something else has failed: the error is reported, and the request counts
  * as one without a value. So a broken token does not exempt a request from other rules.
  */
-import { type Clock, systemClock } from "smooth-limiter";
 import { show } from "../ground/check.ts";
-import { isThenable, type Maybe } from "../ground/maybe.ts";
+import { isThenable, type MaybePromise } from "../ground/maybe-promise.ts";
 import { type Deadline, within } from "../ground/within.ts";
-import type { GatewayRequest } from "../request.ts";
+import type { CheckCall, GatewayRequest } from "../request.ts";
 import { type Actor, isOwnActor } from "./actor.ts";
-import { addressOf } from "./address.ts";
+import { addressOf, withAddress } from "./address.ts";
 import { checkValue } from "./key.ts";
 import { warn } from "./warn.ts";
-
-/** Receives the error of a failed actor. */
-export type Report = (error: unknown, request: GatewayRequest) => void;
 
 export type GuardedActor = GuardedCall<string>;
 
 /** A function of the application, wrapped: it settles with a value, or undefined if it has failed. */
 export type GuardedCall<T, Rest extends readonly unknown[] = readonly []> = (
-  request: GatewayRequest,
-  report?: Report,
+  call: CheckCall,
   ...rest: Rest
-) => Maybe<T | undefined>;
+) => MaybePromise<T | undefined>;
 
 /** The deadline is that of the function's promise. */
 export interface GuardOptions<T> extends Deadline {
@@ -36,14 +31,10 @@ export interface GuardOptions<T> extends Deadline {
   readonly read: (value: unknown) => T | undefined;
 }
 
-/** Wraps an actor; returns one for addresses unchanged, because it does not fail. */
-export function guarded(
-  name: string,
-  actor: Actor,
-  timeoutMs: number,
-  clock: Clock = systemClock,
-): GuardedActor {
-  if (addressOf(actor) !== undefined) return actor;
+/** Wraps an actor. One for addresses does not fail. */
+export function guarded(name: string, actor: Actor, deadline: Deadline): GuardedActor {
+  const address = addressOf(actor);
+  if (address !== undefined) return withAddress(({ request }) => actor(request), address);
   const seen = isOwnActor(actor) ? (request: GatewayRequest) => request : detachable;
   const instead = "the request counts as one without a value";
   const read = (value: unknown) => textOf(name, value);
@@ -51,19 +42,18 @@ export function guarded(
     name,
     instead,
     read,
-    timeoutMs,
-    clock,
+    ...deadline,
   });
 }
 
 /** Wraps a function of the application that is called for each request. */
 export function guardedCall<T, Rest extends readonly unknown[] = readonly []>(
-  call: (request: GatewayRequest, ...rest: Rest) => unknown,
+  apply: (request: GatewayRequest, ...rest: Rest) => unknown,
   { name, instead, read, ...deadline }: GuardOptions<T>,
 ): GuardedCall<T, Rest> {
   let hasWarned = false;
 
-  const failed = (error: unknown, request: GatewayRequest, report: Report | undefined) => {
+  const failed = (error: unknown, { request, report }: CheckCall) => {
     if (report !== undefined) {
       report(error, request);
     } else if (!hasWarned) {
@@ -76,15 +66,15 @@ export function guardedCall<T, Rest extends readonly unknown[] = readonly []>(
     return undefined;
   };
 
-  return (request, report, ...rest) => {
+  return (call, ...rest) => {
     try {
-      const value = call(request, ...rest);
+      const value = apply(call.request, ...rest);
       if (!isThenable(value)) return read(value);
       return within(value, deadline)
         .then(read)
-        .catch((error: unknown) => failed(error, request, report));
+        .catch((error: unknown) => failed(error, call));
     } catch (error) {
-      return failed(error, request, report);
+      return failed(error, call);
     }
   };
 }

@@ -1,5 +1,5 @@
 /** Actors that count by several values together: `actor: [device, { header: x-user }]`. */
-import { all, chain } from "../ground/maybe.ts";
+import { all, chain } from "../ground/maybe-promise.ts";
 import type { GuardedActor } from "./guarded.ts";
 
 /** Stands between the names of the actors, and between their values. */
@@ -11,8 +11,8 @@ export const AND = " & ";
  * A "&" in a value is doubled, so no value can pass for two.
  */
 export function together(parts: readonly GuardedActor[]): GuardedActor {
-  return (request, report) =>
-    chain(all(parts.map((part) => part(request, report))), (values) =>
+  return (call) =>
+    chain(all(parts.map((part) => part(call))), (values) =>
       values.every((value) => value)
         ? values.map((value = "") => value.replaceAll("&", "&&")).join(AND)
         : undefined,

@@ -1,13 +1,6 @@
 /** The response to a refused request. */
-import {
-  type Bound,
-  checkFunction,
-  checkNumber,
-  checkOneOf,
-  checkText,
-  show,
-} from "../ground/check.ts";
-import type { Maybe } from "../ground/maybe.ts";
+import { type Checks, checkFunction, checkText, oneOf, show, whole } from "../ground/check.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { CheckResult } from "./checker.ts";
 import { DIALECTS, type Dialect, type Field, reportedViolations, seconds } from "./fields.ts";
@@ -42,42 +35,37 @@ export interface AnswerOptions {
    * answer: (usual) => ({ ...usual, body: "slow down" })
    */
   readonly answer?:
-    | ((usual: Answer, verdict: CheckResult, request: GatewayRequest) => Maybe<Answer>)
+    | ((usual: Answer, verdict: CheckResult, request: GatewayRequest) => MaybePromise<Answer>)
     | undefined;
 }
 
-export const ANSWER_OPTIONS = ["status", "headers", "answer"] as const;
+const checkDialect = oneOf(...Object.keys(DIALECTS));
 
-const refusing: Bound = {
-  words: "a whole number from 400 to 599",
-  holds: (value) => Number.isInteger(value) && value >= 400 && value <= 599,
+export const ANSWER_OPTIONS: Checks<AnswerOptions> = {
+  status: whole(400, 599),
+  headers(name, headers) {
+    if (headers !== false && typeof headers !== "string" && !Array.isArray(headers)) {
+      throw new TypeError(
+        `headers must be a dialect, an array of them or false, got ${show(headers)}`,
+      );
+    }
+    for (const dialect of headers === false ? [] : [headers].flat()) checkDialect(name, dialect);
+  },
+  answer: checkFunction,
 };
 
-/** The options, checked. */
 export interface AnswerStyle {
   readonly status: number;
   readonly dialects: readonly Dialect[];
   readonly answer: AnswerOptions["answer"];
 }
 
-export function checkAnswerOptions(options: AnswerOptions): AnswerStyle {
+export function answerStyle(options: AnswerOptions): AnswerStyle {
   const { status = 429, headers = "draft-11", answer } = options;
-  checkNumber("status", status, refusing);
-  const dialects = headers === false ? [] : typeof headers === "string" ? [headers] : headers;
-  if (!Array.isArray(dialects)) {
-    throw new TypeError(
-      `headers must be a dialect, an array of them or false, got ${show(headers)}`,
-    );
-  }
-  for (const dialect of dialects) checkOneOf("headers", dialect, Object.keys(DIALECTS));
-  if (answer !== undefined) checkFunction("answer", answer);
-  return { status, dialects: [...new Set(dialects)], answer };
+  return { status, dialects: [...new Set([headers || []].flat())], answer };
 }
 
-const answering: Bound = {
-  words: "a whole number from 200 to 599",
-  holds: (value) => Number.isInteger(value) && value >= 200 && value <= 599,
-};
+const checkStatus = whole(200, 599);
 
 const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /**
@@ -88,8 +76,8 @@ const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 /** Returns the application's response; throws an error that says why it cannot be sent. */
 export function checkAnswer(answer: Answer): Answer {
   const { status, headers, body } = Object(answer) as Partial<Answer>;
-  checkNumber("the status of an answer", status, answering);
-  checkText("the body of an answer", body);
+  const sent = checkStatus("the status of an answer", status);
+  const text = checkText("the body of an answer", body);
   for (const [name, value] of Object.entries(Object(headers))) {
     if (!FIELD_NAME.test(name))
       throw new TypeError(`an answer has a header with an invalid name: ${show(name)}`);
@@ -98,7 +86,7 @@ export function checkAnswer(answer: Answer): Answer {
       `header ${name} of an answer must be a string that can be sent, got ${show(value)}`,
     );
   }
-  return { status: status as number, headers: { ...headers }, body: body as string };
+  return { status: sent, headers: { ...headers }, body: text };
 }
 
 /** The problem types that the draft of the RateLimit fields registers. */

@@ -93,7 +93,7 @@ export function fieldsOf(
   return dialects.flatMap((each) => DIALECTS[each](shown, retryMs));
 }
 
-/** A client cannot plan with the free places of a rule for connections, so only its refusals are reported. */
+/** A client cannot plan with the free slots of a rule for connections, so only its refusals are reported. */
 function isShown({ rule, allowed }: PolicyOutcome): boolean {
   if (rule.mode === "shadow" || rule.report === false) return false;
   return rule.quotaUnit === undefined || !allowed;

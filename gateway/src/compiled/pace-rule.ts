@@ -1,13 +1,12 @@
 /** Rules that limit the bytes per second of responses. */
 import { type KeyedLimiter, RateLimiter, smoothBursty } from "smooth-limiter";
 import { overrideOf } from "../actors/actor-value.ts";
-import type { Report } from "../actors/guarded.ts";
 import { keyOfActor } from "../actors/key.ts";
 import type { Pace } from "../answers/checker.ts";
-import type { Maybe } from "../ground/maybe.ts";
-import type { RuleContext } from "../limits.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
 import type { PaceLimit } from "../pipeline/limit.ts";
-import type { GatewayRequest } from "../request.ts";
+import type { CheckCall } from "../request.ts";
+import type { RuleContext } from "../rule-limiters.ts";
 import type { RateNumbers, RateRule } from "../rules/rule.ts";
 import { CompiledRule } from "./rule.ts";
 
@@ -41,14 +40,14 @@ export class PaceRule extends CompiledRule<RateRule> implements PaceLimit {
     );
   }
 
-  pace(request: GatewayRequest, report?: Report): Maybe<Pace | undefined> {
+  pace(call: CheckCall): MaybePromise<Pace | undefined> {
     const { actor, bytesPerSecond, afterBytes } = this.rule;
     if (actor === undefined) {
       // each response has the rate for itself
       const { clock } = this.context;
       return { limiter: RateLimiter.create(bytesPerSecond, { clock }), afterBytes };
     }
-    return this.resolve(request, report, (value): Pace => {
+    return this.resolve(call, (value): Pace => {
       const shared = overrideOf(this.#overrides, value) ?? this.#own;
       const limiter = shared.limiters.for(keyOfActor(value, "local"));
       return { limiter, afterBytes: shared.afterBytes };

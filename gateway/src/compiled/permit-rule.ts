@@ -1,9 +1,8 @@
 import type { ActorValue } from "../actors/actor-value.ts";
-import type { Report } from "../actors/guarded.ts";
-import { chain, type Maybe } from "../ground/maybe.ts";
-import { Limits, type RuleContext, type RulePolicies, unixMs } from "../limits.ts";
+import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { Charge, PermitLimit } from "../pipeline/limit.ts";
-import type { GatewayRequest } from "../request.ts";
+import type { CheckCall } from "../request.ts";
+import { type RuleContext, RuleLimiters, type RulePolicies } from "../rule-limiters.ts";
 import type { GuardedCost } from "../rules/cost.ts";
 import type { RequestRule as Rule } from "../rules/rule.ts";
 import { CompiledRule } from "./rule.ts";
@@ -12,14 +11,13 @@ import { RuleCharge } from "./rule-charge.ts";
 /** A rule for requests per time that is in force, with its limiters. */
 export class PermitRule extends CompiledRule<Rule> implements PermitLimit<Rule> {
   readonly longestWaitMs: number;
-  readonly limits: Limits;
+  readonly limits: RuleLimiters;
+  /** Computes the cost of a request; undefined if the rule states it. */
   readonly costBy: GuardedCost | undefined;
   /** Whether there is nothing to do but to ask the limiter. */
   readonly #isPlain: boolean;
   /** Whether no charge needs more than the rule's limiter. */
   readonly #isSimple: boolean;
-  /** Whether periods have keys of their own. */
-  readonly #isOnCalendar: boolean;
   readonly #hasFixedCost: boolean;
 
   constructor(policies: RulePolicies, context: RuleContext, before: PermitRule | undefined) {
@@ -27,48 +25,41 @@ export class PermitRule extends CompiledRule<Rule> implements PermitLimit<Rule> 
     super(rule, context);
     const isShadow = rule.mode === "shadow";
     this.longestWaitMs = policies.isLine && !isShadow ? Infinity : 0;
-    this.limits = new Limits(policies, context, before?.limits);
+    this.limits = new RuleLimiters(policies, context, before?.limits);
     this.costBy = rule.costBy === undefined ? undefined : context.costs.get(rule.costBy);
     const all = [policies.own, ...policies.overrides.values()];
-    this.#isOnCalendar = all.some(({ calendar }) => calendar !== undefined);
     this.#isSimple =
       rule.count === "all" &&
       rule.block === undefined &&
       this.costBy === undefined &&
-      !this.#isOnCalendar &&
-      all.every(({ policy }) => policy !== undefined);
+      all.every(({ policy, calendar }) => policy !== undefined && calendar === undefined);
     this.#isPlain = this.longestWaitMs === 0 && !isShadow;
     this.#hasFixedCost = Object.keys(rule.costs).length === 0;
   }
 
-  charge(request: GatewayRequest, report?: Report): Maybe<Charge<Rule> | undefined> {
-    return this.resolve(request, report, this.#chargeFor);
+  charge(call: CheckCall): MaybePromise<Charge<Rule> | undefined> {
+    return this.resolve(call, this.#chargeFor);
   }
 
   /** One function for all requests, because this is on the path of each. */
   readonly #chargeFor = (
     actor: ActorValue,
-    request: GatewayRequest,
-    report: Report | undefined,
-  ): Maybe<Charge<Rule> | undefined> => {
-    const stated = this.#costOf(request.method);
+    call: CheckCall,
+  ): MaybePromise<Charge<Rule> | undefined> => {
+    const stated = this.#costOf(call.request.method);
     if (this.costBy === undefined) return this.#chargeOf(actor, stated);
-    return chain(this.costBy.estimate(request, report), (cost = stated) =>
-      this.#chargeOf(actor, cost),
-    );
+    return chain(this.costBy.estimate(call), (cost = stated) => this.#chargeOf(actor, cost));
   };
 
   #chargeOf(counted: ActorValue, cost: number): Charge<Rule> | undefined {
     if (cost === 0) return undefined;
     const { limits } = this;
     if (this.#isSimple) {
-      const limiter = limits.for(counted, 0);
+      const limiter = limits.for(counted);
       const isPlain = this.#isPlain && limiter !== undefined;
       return { limit: this, actor: counted.value, cost, limiter, isPlain };
     }
-    const { clock } = this.context;
-    const limiter = limits.for(counted, this.#isOnCalendar ? unixMs(clock) : 0);
-    return new RuleCharge({ limit: this, counted, cost, limiter, clock });
+    return new RuleCharge(this, counted, cost);
   }
 
   /** Returns the permits that a request takes, for a rule that states them. */

@@ -2,34 +2,21 @@
  * What a request asks of a rule that does more than to ask its limiter: it blocks actors, follows a calendar, gives
  * permits back when the response is known, or has a cost that a function computes.
  */
-import { type Clock, type Decision, type Limiter, systemClock } from "smooth-limiter";
+import type { Decision, Limiter } from "smooth-limiter";
 import type { ActorValue } from "../actors/actor-value.ts";
-import type { Report } from "../actors/guarded.ts";
 import { counts } from "../answers/counted.ts";
-import { chain, type Maybe, settled } from "../ground/maybe.ts";
-import { type Limits, unixMs } from "../limits.ts";
-import type { Answered, Charge } from "../pipeline/limit.ts";
-import type { GatewayRequest } from "../request.ts";
+import { chain, ignoreFailure, type MaybePromise } from "../ground/maybe-promise.ts";
+import type { Answered, Charge, PermitLimit } from "../pipeline/limit.ts";
+import type { CheckCall } from "../request.ts";
+import type { RuleLimiters } from "../rule-limiters.ts";
 import type { GuardedCost } from "../rules/cost.ts";
 import type { RequestRule } from "../rules/rule.ts";
 import { stated } from "../verdict.ts";
 
 /** The rule, as far as its charges need it. */
-interface ChargedRule {
-  readonly rule: RequestRule;
-  readonly longestWaitMs: number;
-  readonly limits: Limits;
-  /** Computes the cost of a request; undefined if the rule states it. */
+interface ChargedRule extends PermitLimit<RequestRule> {
+  readonly limits: RuleLimiters;
   readonly costBy: GuardedCost | undefined;
-}
-
-interface Asked {
-  readonly limit: ChargedRule;
-  readonly counted: ActorValue;
-  readonly cost: number;
-  /** Undefined: nothing passes. */
-  readonly limiter: Limiter | undefined;
-  readonly clock: Clock | undefined;
 }
 
 export class RuleCharge implements Charge<RequestRule> {
@@ -39,18 +26,16 @@ export class RuleCharge implements Charge<RequestRule> {
   readonly limiter: Limiter | undefined;
   readonly isPlain = false;
   readonly #counted: ActorValue;
-  readonly #clock: Clock | undefined;
 
-  constructor({ limit, counted, cost, limiter, clock }: Asked) {
+  constructor(limit: ChargedRule, counted: ActorValue, cost: number) {
     this.limit = limit;
     this.actor = counted.value;
     this.cost = cost;
-    this.limiter = limiter;
+    this.limiter = limit.limits.for(counted);
     this.#counted = counted;
-    this.#clock = clock;
   }
 
-  closed(): Maybe<Decision | undefined> {
+  closed(): MaybePromise<Decision | undefined> {
     const { limits, costBy, rule } = this.limit;
     const isPossible = costBy === undefined || limits.fits(this.#counted, this.cost);
     if (this.limiter === undefined || !isPossible) {
@@ -62,9 +47,10 @@ export class RuleCharge implements Charge<RequestRule> {
   }
 
   read(decision: Decision): Decision {
-    const calendar = this.limit.limits.calendarOf(this.#counted);
+    const { limits } = this.limit;
+    const calendar = limits.calendarOf(this.#counted);
     if (calendar === undefined) return decision;
-    const nowMs = unixMs(this.#clock);
+    const nowMs = limits.unixMs;
     const { startMs, endMs } = calendar.periodAt(nowMs);
     const leftMs = endMs - nowMs;
     const windowMs = endMs < Infinity ? endMs - startMs : 0;
@@ -80,13 +66,13 @@ export class RuleCharge implements Charge<RequestRule> {
   }
 
   /** Blocks the actor if it has used up the limit for good. */
-  refused(decision: Decision): Maybe<Decision | undefined> {
+  refused(decision: Decision): MaybePromise<Decision | undefined> {
     const { blocks, inFlight } = this.limit.limits;
     if (blocks === undefined) return undefined;
     // permits of requests that are being answered may yet be given back
     if (decision.remaining + inFlight.permitsOf(this.#key) >= this.cost) return undefined;
     return chain(
-      settled(() => blocks.begin(this.#key)),
+      ignoreFailure(() => blocks.begin(this.#key)),
       (block) => {
         // after a failure the limit itself still refuses it
         if (block === undefined) return undefined;
@@ -95,7 +81,7 @@ export class RuleCharge implements Charge<RequestRule> {
         // after the block the actor starts with a full limit
         return begins
           ? chain(
-              settled(() => this.limiter?.reset()),
+              ignoreFailure(() => this.limiter?.reset()),
               () => blocked,
             )
           : blocked;
@@ -106,31 +92,29 @@ export class RuleCharge implements Charge<RequestRule> {
   /** Gives permits back, or takes more, when the request has been answered. */
   passed(
     { resetMs }: Decision,
-    _undo: () => Maybe<void>,
-    request: GatewayRequest,
-    report: Report | undefined,
+    _undo: () => MaybePromise<void>,
+    call: CheckCall,
   ): Answered | undefined {
     const { rule, costBy, limits } = this.limit;
     const settles = rule.count !== "all" || costBy?.settle !== undefined;
     if (!settles) return undefined;
     const { cost, limiter } = this;
-    const clock = this.#clock ?? systemClock;
     const mayBlock = rule.block !== undefined;
     const isOnCalendar = limits.calendarOf(this.#counted) !== undefined;
-    const takenMs = clock.now();
+    const takenMs = limits.unixMs;
     if (mayBlock) limits.inFlight.begin(this.#key, cost);
     return (status) => {
       if (mayBlock) limits.inFlight.end(this.#key, cost);
       // what was taken has left the limit by itself; a period of a calendar has a key of its own
-      const isGone = !isOnCalendar && clock.now() - takenMs >= resetMs;
+      const isGone = !isOnCalendar && limits.unixMs - takenMs >= resetMs;
       // without a status the request stays counted: a client must not gain by disconnecting
       const isFree = status !== undefined && !counts(rule.count, status);
       const settle = () =>
-        chain(isFree ? 0 : costBy?.settle?.(request, report, status), (actual = cost) => {
+        chain(isFree ? 0 : costBy?.settle?.(call, status), (actual = cost) => {
           if (actual > cost) return limiter?.charge(actual - cost);
           return actual < cost && !isGone ? limiter?.refund(cost - actual) : undefined;
         });
-      void settled(settle);
+      void ignoreFailure(settle);
     };
   }
 

@@ -1,19 +1,15 @@
 import type { ActorValue } from "../actors/actor-value.ts";
 import { exemption } from "../actors/exemption.ts";
-import type { GuardedActor, Report } from "../actors/guarded.ts";
-import type { Maybe } from "../ground/maybe.ts";
-import type { RuleContext } from "../limits.ts";
+import type { GuardedActor } from "../actors/guarded.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
 import { isHost } from "../match/host.ts";
 import { certainlyBelow } from "../match/pattern.ts";
-import type { GatewayRequest } from "../request.ts";
+import type { CheckCall, GatewayRequest } from "../request.ts";
+import type { RuleContext } from "../rule-limiters.ts";
 import type { AnyRule } from "../rules/rule.ts";
 
 /** Goes on with the value by which a rule counts a request. */
-type Resolved<T> = (
-  actor: ActorValue,
-  request: GatewayRequest,
-  report: Report | undefined,
-) => Maybe<T>;
+type Resolved<T> = (actor: ActorValue, call: CheckCall) => MaybePromise<T>;
 
 /** What a rule for all requests together counts by. */
 const ALL: ActorValue = { value: "", isOwn: true };
@@ -63,31 +59,26 @@ export abstract class CompiledRule<R extends AnyRule = AnyRule> {
    * @param go receives the value
    * @returns undefined if the rule does not apply to the request
    */
-  protected resolve<T>(
-    request: GatewayRequest,
-    report: Report | undefined,
-    go: Resolved<T>,
-  ): Maybe<T | undefined> {
-    const value = this.#actor?.(request, report);
+  protected resolve<T>(call: CheckCall, go: Resolved<T>): MaybePromise<T | undefined> {
+    const value = this.#actor?.(call);
     return value instanceof Promise
-      ? value.then((later) => this.#with(later, request, report, go))
-      : this.#with(value, request, report, go);
+      ? value.then((later) => this.#with(later, call, go))
+      : this.#with(value, call, go);
   }
 
   #with<T>(
     value: string | undefined,
-    request: GatewayRequest,
-    report: Report | undefined,
+    call: CheckCall,
     go: Resolved<T>,
-  ): Maybe<T | undefined> {
+  ): MaybePromise<T | undefined> {
     if (value) {
-      if (this.#isExempt(value, request)) return undefined;
-      return go({ value, isOwn: true }, request, report);
+      if (this.#isExempt(value, call.request)) return undefined;
+      return go({ value, isOwn: true }, call);
     }
     return this.rule.actor === "all"
-      ? go(ALL, request, report)
-      : this.context.missing(this.rule.whenActorMissing, request, report, (instead) =>
-          go({ value: instead, isOwn: false }, request, report),
+      ? go(ALL, call)
+      : this.context.missing(this.rule.whenActorMissing, call, (instead) =>
+          go({ value: instead, isOwn: false }, call),
         );
   }
 }

@@ -1,48 +1,63 @@
 import { type Clock, gcra, Limiter } from "smooth-limiter";
 
-/** What a number must be: the words for the error message, and the test. */
-export interface Bound {
-  readonly words: string;
-  holds(value: number): boolean;
+/** Returns a value, checked; throws an error with its name, what is allowed and what it got. */
+export type Check<T = unknown> = (name: string, value: unknown) => T;
+
+/** @param words what the number must be */
+export function number(words: string, holds: (value: number) => boolean): Check<number> {
+  return (name, value) => {
+    if (typeof value === "number" && holds(value)) return value;
+    const message = `${name} must be ${words}, got ${show(value)}`;
+    throw typeof value === "number" ? new RangeError(message) : new TypeError(message);
+  };
 }
 
-export const aboveZero: Bound = {
-  words: "a finite number above 0",
-  holds: (value) => value > 0 && value < Infinity,
-};
+export const aboveZero = number(
+  "a finite number above 0",
+  (value) => value > 0 && value < Infinity,
+);
 
-export const aboveZeroOrInfinity: Bound = {
-  words: "a number above 0, Infinity included",
-  holds: (value) => value > 0,
-};
+export const aboveZeroOrInfinity = number(
+  "a number above 0, Infinity included",
+  (value) => value > 0,
+);
 
-export const atLeastZero: Bound = {
-  words: "a finite number, 0 or more",
-  holds: (value) => value >= 0 && value < Infinity,
-};
+export const atLeastZero = number(
+  "a finite number, 0 or more",
+  (value) => value >= 0 && value < Infinity,
+);
 
-export const atLeastOne: Bound = {
-  words: "a finite number, 1 or more",
-  holds: (value) => value >= 1 && value < Infinity,
-};
+export const atLeastOne = number(
+  "a finite number, 1 or more",
+  (value) => value >= 1 && value < Infinity,
+);
 
-export const wholeAtLeastOne: Bound = {
-  words: "a whole number, 1 or more",
-  holds: (value) => value >= 1 && Number.isSafeInteger(value),
-};
+export const wholeAtLeastOne = whole(1, Number.MAX_SAFE_INTEGER, "a whole number, 1 or more");
 
-/**
- * Returns the number; throws an error with the argument's name, what is allowed and what it got.
- */
-export function checkNumber(name: string, value: unknown, bound: Bound): number {
-  if (typeof value !== "number") {
-    throw new TypeError(`${name} must be ${bound.words}, got ${show(value)}`);
-  }
-  if (!bound.holds(value)) {
-    throw new RangeError(`${name} must be ${bound.words}, got ${show(value)}`);
-  }
-  return value;
+export const wholeAtLeastZero = whole(0, Number.MAX_VALUE, "a whole number, 0 or more");
+
+export function whole(
+  least: number,
+  most: number,
+  words = `a whole number from ${least} to ${most}`,
+): Check<number> {
+  return number(words, (value) => Number.isInteger(value) && value >= least && value <= most);
 }
+
+export function oneOf(...choices: readonly unknown[]): Check {
+  return (name, value) => {
+    if (choices.includes(value)) return value;
+    throw new TypeError(`${name} must be one of ${choices.join(", ")}, got ${show(value)}`);
+  };
+}
+
+/** Accepts a function, and what the other check accepts. */
+export function functionOr(check: Check): Check {
+  return (name, value) => (typeof value === "function" ? value : check(name, value));
+}
+
+/** For a value that is checked where it is used. */
+export const anything: Check = (_, value) => value;
 
 /** Options of other packages, and what does the same where there is an option of that name. */
 const INSTEAD: ReadonlyMap<string, string> = new Map(
@@ -60,15 +75,28 @@ const INSTEAD: ReadonlyMap<string, string> = new Map(
   }),
 );
 
-/** Rejects values that are not option objects, and unknown options: a misspelt one would do nothing. */
-export function checkOptions(name: string, options: unknown, known: readonly string[]): void {
-  for (const key of Object.keys(checkObject(name, options))) {
-    if (!known.includes(key)) {
-      const instead = INSTEAD.get(key);
-      const [option = ""] = instead?.split(":") ?? [];
-      const hint = known.includes(option) ? `: use ${instead}` : "";
-      throw new TypeError(`${name} has no "${key}"${hint}; expected one of ${known.join(", ")}`);
+/** The check of each option. */
+export type Checks<Options> = { readonly [Name in keyof Required<Options>]: Check };
+
+/**
+ * Checks options, each as far as it is given. Rejects values that are not option objects, and unknown options: a
+ * misspelt one would do nothing.
+ */
+export function checkOptions(
+  name: string,
+  options: unknown,
+  checks: Readonly<Record<string, Check>>,
+): void {
+  for (const [key, value] of Object.entries(checkObject(name, options))) {
+    if (Object.hasOwn(checks, key)) {
+      if (value !== undefined) checks[key]?.(key, value);
+      continue;
     }
+    const known = Object.keys(checks);
+    const instead = INSTEAD.get(key);
+    const [option = ""] = instead?.split(":") ?? [];
+    const hint = known.includes(option) ? `: use ${instead}` : "";
+    throw new TypeError(`${name} has no "${key}"${hint}; expected one of ${known.join(", ")}`);
   }
 }
 
@@ -94,9 +122,9 @@ export function checkText(name: string, value: unknown): string {
 }
 
 /** Checks the name of a limit, which is used in header fields. */
-export function checkName(name: unknown): void {
-  if (PRINTABLE.test(checkText("name", name))) return;
-  throw new TypeError(`name must be printable ASCII, got ${show(name)}`);
+export function checkName(option: string, name: unknown): void {
+  if (PRINTABLE.test(checkText(option, name))) return;
+  throw new TypeError(`${option} must be printable ASCII, got ${show(name)}`);
 }
 
 /** What header fields accept as a name. */
@@ -107,15 +135,16 @@ export function checkFunction(name: string, value: unknown): void {
   throw new TypeError(`${name} must be a function, got ${show(value)}`);
 }
 
-export function checkOneOf(name: string, value: unknown, choices: readonly unknown[]): void {
-  if (choices.some((choice) => choice === value)) return;
-  throw new TypeError(`${name} must be one of ${choices.join(", ")}, got ${show(value)}`);
+/** @param name of the option whose members are functions */
+export function checkFunctions(name: string, functions: unknown): void {
+  for (const [each, value] of Object.entries(checkObject(name, functions))) {
+    checkFunction(`${name}.${each}`, value);
+  }
 }
 
-/** Returns the clock; throws the error of a limiter on that clock, which says what the clock lacks. */
-export function checkClock(clock: Clock): Clock {
-  Limiter.create(gcra({ limit: 1, periodMs: 1 }), { clock });
-  return clock;
+/** Throws the error of a limiter on that clock, which says what the clock lacks. */
+export function checkClock(_: string, clock: unknown): void {
+  Limiter.create(gcra({ limit: 1, periodMs: 1 }), { clock: clock as Clock });
 }
 
 /** Formats a value for an error message: short, and different for 0, -0, "0" and null. */

@@ -1,28 +1,25 @@
-/** Limits how many requests of one actor are in progress at once: nginx's `limit_conn`. */
+/** RuleLimiters how many requests of one actor are in progress at once: nginx's `limit_conn`. */
 import { type AdaptiveLimit, type Clock, systemClock } from "smooth-limiter";
 import type { Actor } from "../actors/actor.ts";
-import { fromAddress } from "../actors/address.ts";
-import { guarded, type Report } from "../actors/guarded.ts";
+import { ADDRESS_OPTIONS, fromAddress } from "../actors/address.ts";
+import { guarded } from "../actors/guarded.ts";
 import { keyOf, localKey } from "../actors/key.ts";
 import type { Checker } from "../answers/checker.ts";
 import {
   aboveZero,
   aboveZeroOrInfinity,
+  type Checks,
   checkClock,
   checkFunction,
   checkName,
-  checkNumber,
   checkOptions,
   wholeAtLeastOne,
 } from "../ground/check.ts";
-import { chain, type Maybe } from "../ground/maybe.ts";
-import { LearnedPlaces } from "../learned-places.ts";
-import { type CountedPlace, enterPlace, lookAtPlace } from "../pipeline/counted-place.ts";
-import type { PlaceLimit } from "../pipeline/limit.ts";
+import { chain } from "../ground/maybe-promise.ts";
+import { LearnedSlots } from "../learned-slots.ts";
+import type { SlotLimit } from "../pipeline/limit.ts";
 import { OneLimit } from "../pipeline/one-limit.ts";
-import { LeasedPlaces, OwnPlaces, type Places, type SharedPlaces } from "../places.ts";
-import type { GatewayRequest } from "../request.ts";
-import type { CountedRule } from "../verdict.ts";
+import { LeasedSlots, OwnSlots, type SharedSlots } from "../slots.ts";
 
 /** The options of `limitConnections`. */
 export interface ConnectionsOptions {
@@ -43,7 +40,7 @@ export interface ConnectionsOptions {
   /** The name in refusals: printable ASCII. Default "connections". */
   readonly name?: string | undefined;
   /**
-   * How long a request holds its place at most, ms, above 0. Default Infinity: until it is over. A
+   * How long a request holds its slot at most, ms, above 0. Default Infinity: until it is over. A
    * last resort for servers that do not report the end of a request: give a time that no request of
    * yours needs. A longer request goes on, but is no longer counted.
    */
@@ -56,25 +53,25 @@ export interface ConnectionsOptions {
    * @param key the actor's key, a hash
    * @param limit the limit
    */
-  readonly limiter?: ((key: string, limit: number) => SharedPlaces) | undefined;
+  readonly limiter?: ((key: string, limit: number) => SharedSlots) | undefined;
   /** The clock for `maxAgeMs` and `actorTimeoutMs`, for tests. Default: the system's clock. */
   readonly clock?: Clock | undefined;
 }
 
-const OPTIONS: readonly (keyof ConnectionsOptions)[] = [
-  "actor",
-  "trustedProxies",
-  "ipv6Prefix",
-  "actorTimeoutMs",
-  "name",
-  "maxAgeMs",
-  "limiter",
-  "clock",
-];
+const OPTIONS: Checks<ConnectionsOptions> = {
+  actor: checkFunction,
+  trustedProxies: ADDRESS_OPTIONS.trustedProxies,
+  ipv6Prefix: ADDRESS_OPTIONS.ipv6Prefix,
+  actorTimeoutMs: aboveZero,
+  name: checkName,
+  maxAgeMs: aboveZeroOrInfinity,
+  limiter: checkFunction,
+  clock: checkClock,
+};
 
 /**
  * Creates a filter that limits how many requests of each actor are in progress at once, in this
- * process or, with `limiter`, in all. A request beyond the limit is refused; it does not wait. A place
+ * process or, with `limiter`, in all. A request beyond the limit is refused; it does not wait. A slot
  * becomes free when the request is over, its socket closes or its HTTP/2 stream closes, whichever comes
  * first, whether or not the response body was read; after `maxAgeMs` at the latest. If the server does not report the
  * end of a request, the request is counted for `maxAgeMs`; without `maxAgeMs` it is not counted.
@@ -96,53 +93,40 @@ export function limitConnections(
 ): Checker {
   checkOptions("options", options, OPTIONS);
   const { name = "connections", maxAgeMs = Infinity, clock = systemClock } = options;
-  checkName(name);
-  checkNumber("maxAgeMs", maxAgeMs, aboveZeroOrInfinity);
-  checkClock(clock);
-  const { places, placeFor } =
+  const counting =
     typeof limit === "object"
-      ? allTogether(limit, options, clock)
-      : byActor(checkNumber("limit", limit, wholeAtLeastOne), options, clock);
+      ? allTogether(limit, options, clock, maxAgeMs)
+      : byActor(wholeAtLeastOne("limit", limit), options, clock, maxAgeMs);
   const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
-  const countedFor = (request: GatewayRequest, report?: Report): Maybe<CountedPlace<CountedRule>> =>
-    chain(placeFor(request, report), (place) => ({ rule, maxAgeMs, ...place }));
-  const place: PlaceLimit = {
-    rule,
-    turn: 0,
-    endsByItself: maxAgeMs < Infinity,
-    enter: (request, report) =>
-      chain(countedFor(request, report), (asked) => enterPlace(places, asked)),
-    look: (request) => chain(countedFor(request), (asked) => lookAtPlace(places, asked)),
-  };
-  return new OneLimit({ places: [place] });
+  const endsByItself = maxAgeMs < Infinity;
+  return new OneLimit({ slots: [{ rule, order: 0, endsByItself, ...counting }] });
 }
 
 /** Where requests are counted, and what each of them takes. */
-interface Counting {
-  readonly places: Places;
-  placeFor(
-    request: GatewayRequest,
-    report?: Report,
-  ): Maybe<Omit<CountedPlace<CountedRule>, "rule" | "maxAgeMs">>;
-}
+type Counting = Pick<SlotLimit, "slots" | "slotFor">;
 
-function byActor(limit: number, options: ConnectionsOptions, clock: Clock): Counting {
+function byActor(
+  limit: number,
+  options: ConnectionsOptions,
+  clock: Clock,
+  maxAgeMs: number,
+): Counting {
   const { trustedProxies, ipv6Prefix, actorTimeoutMs = 5000, limiter } = options;
   const address = fromAddress({ trustedProxies, ipv6Prefix });
   const { actor = address } = options;
-  checkFunction("actor", actor);
-  checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
-  if (limiter !== undefined) checkFunction("limiter", limiter);
-  const safeActor = guarded("the actor of limitConnections", actor, actorTimeoutMs, clock);
+  const safeActor = guarded("the actor of limitConnections", actor, {
+    timeoutMs: actorTimeoutMs,
+    clock,
+  });
   return {
-    places:
+    slots:
       limiter === undefined
-        ? new OwnPlaces(clock)
-        : new LeasedPlaces((key, most) => limiter(keyOf(key, "global"), most), clock),
-    placeFor: (request, report) =>
-      chain(safeActor(request, report), (value) => {
-        const key = localKey(value, address, request);
-        return { actor: key, key, limit };
+        ? new OwnSlots(clock)
+        : new LeasedSlots((key, most) => limiter(keyOf(key, "global"), most), clock),
+    slotFor: (call) =>
+      chain(safeActor(call), (value) => {
+        const key = localKey(value, address, call.request);
+        return { actor: key, key, limit, maxAgeMs };
       }),
   };
 }
@@ -150,18 +134,24 @@ function byActor(limit: number, options: ConnectionsOptions, clock: Clock): Coun
 /** The options that have no meaning where the requests of all actors are counted together. */
 const OF_ACTORS = ["actor", "trustedProxies", "ipv6Prefix", "actorTimeoutMs", "limiter"] as const;
 
-function allTogether(limit: AdaptiveLimit, options: ConnectionsOptions, clock: Clock): Counting {
+function allTogether(
+  limit: AdaptiveLimit,
+  options: ConnectionsOptions,
+  clock: Clock,
+  maxAgeMs: number,
+): Counting {
   const ofActors = OF_ACTORS.find((option) => options[option] !== undefined);
   if (ofActors !== undefined) {
     throw new TypeError(`an adaptive limit counts all requests together: leave out ${ofActors}`);
   }
-  const places = new LearnedPlaces(limit, clock);
+  const slots = new LearnedSlots(limit, clock);
   return {
-    places,
-    placeFor: (request) => ({
+    slots,
+    slotFor: ({ request }) => ({
       actor: "all",
       key: "all",
-      limit: places.limit,
+      limit: slots.limit,
+      maxAgeMs,
       onAnswered: request.onAnswered?.bind(request),
     }),
   };

@@ -1,6 +1,6 @@
 import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
-import { checkObject, checkOneOf } from "../ground/check.ts";
+import { checkObject, oneOf } from "../ground/check.ts";
 import type { Host } from "./host.ts";
 import { gatewayFilter, type HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
@@ -120,7 +120,7 @@ export type FastifyHook = (
 ) => void;
 
 /**
- * Limits requests by a limiter, without rules. Called with a limiter, it returns a hook, for a route
+ * RuleLimiters requests by a limiter, without rules. Called with a limiter, it returns a hook, for a route
  * or for `addHook`. Registered as a plugin with `{ limiter }`, it limits the whole application, except
  * routes with `config: { rateLimit: false }`; with `config: { rateLimit: { limiter, … } }` a route has options, or a
  * limiter, of its own. One hook in several places is one limit: a request that
@@ -159,7 +159,7 @@ function limitOrPlug(
   const { limiter, hook = "onRequest", ...rest } = options as FastifyLimitOptions;
   const instance = of as FastifyInstance;
   plugWith(() => {
-    checkOneOf("hook", hook, HOOKS);
+    oneOf(...HOOKS)("hook", hook);
     const usual = limitFilter(HOST, limiter, rest);
     const own = new WeakMap<object, HostFilter<Call>>();
     /** Returns the limit that a route states, undefined for none; routes with the same object share its count. */

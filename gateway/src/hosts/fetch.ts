@@ -91,7 +91,7 @@ export interface FetchCall {
 
 /** What all servers in the style of `fetch` share. */
 export const FETCH = {
-  options: ["remoteAddress"],
+  options: { remoteAddress: checkFunction },
   request: ({ seen }: FetchCall) => seen,
   isAnswered: () => false,
   answer: ({ seen }: FetchCall, answer: Answer) => seen.closing(responseOf(answer)),
@@ -131,7 +131,6 @@ function wrap<Context extends readonly unknown[], Answered extends Response | un
 ): (request: Request, ...context: Context) => Promise<Answered | Response> {
   checkFunction("handler", handler);
   const { remoteAddress = peerOf } = options;
-  checkFunction("remoteAddress", remoteAddress);
   return (request, ...context) => {
     const peer = () => remoteAddress(request, ...context);
     const seen = new FetchGatewayRequest(request, peer, request, context);

@@ -1,6 +1,5 @@
 import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
-import { checkFunction } from "../ground/check.ts";
 import { FETCH, type FetchCall, SWITCHING_PROTOCOLS, served } from "./fetch.ts";
 import { FetchGatewayRequest, peerOf } from "./fetch-request.ts";
 import type { Host } from "./host.ts";
@@ -102,7 +101,6 @@ function middleware(
   options: Pick<HonoGatewayOptions, "remoteAddress">,
 ) {
   const { remoteAddress = ({ req, env }) => peerOf(req.raw, env, Object(env).server) } = options;
-  checkFunction("remoteAddress", remoteAddress);
   return (context: HonoContext, next: () => Promise<void>): Promise<Response | undefined> => {
     const { req, env } = context;
     const peer = () => remoteAddress(context);

@@ -4,8 +4,8 @@ import {
   type Answer,
   type AnswerOptions,
   type AnswerStyle,
+  answerStyle,
   checkAnswer,
-  checkAnswerOptions,
   disputed,
   failure,
   refusal,
@@ -13,9 +13,9 @@ import {
 } from "../answers/answer.ts";
 import type { Checker, CheckResult, Pace } from "../answers/checker.ts";
 import { fieldsOf } from "../answers/fields.ts";
-import { checkOptions, show } from "../ground/check.ts";
-import { isThenable, type Maybe } from "../ground/maybe.ts";
-import type { GatewayRequest } from "../request.ts";
+import { type Checks, checkOptions, functionOr, show } from "../ground/check.ts";
+import { isThenable, type MaybePromise } from "../ground/maybe-promise.ts";
+import type { GatewayRequest, Report } from "../request.ts";
 import type { Host, HostRequest, Passage } from "./host.ts";
 import { warnOfSecondUse } from "./second-use.ts";
 
@@ -23,7 +23,7 @@ import { warnOfSecondUse } from "./second-use.ts";
 interface Seen {
   readonly checker: Checker;
   readonly request: GatewayRequest;
-  readonly verdict: Maybe<CheckResult>;
+  readonly verdict: MaybePromise<CheckResult>;
   readonly before: Seen | undefined;
 }
 
@@ -50,11 +50,17 @@ export interface HostOptions extends AnswerOptions {
    */
   readonly onError?:
     | OnError
-    | ((error: unknown, request: GatewayRequest) => Maybe<OnError>)
+    | ((error: unknown, request: GatewayRequest) => MaybePromise<OnError>)
     | undefined;
 }
 
-export const HOST_OPTIONS = [...ANSWER_OPTIONS, "onError"] as const;
+export const HOST_OPTIONS: Checks<HostOptions> = {
+  ...ANSWER_OPTIONS,
+  onError: functionOr((_, onError) => {
+    if (onError === "allow" || onError === "refuse") return;
+    throw new TypeError(`onError must be allow, refuse or a function, got ${show(onError)}`);
+  }),
+};
 
 /** What to do with a request; undefined: nothing, because it is over. */
 type Action = (Passage & { readonly answer?: undefined }) | { readonly answer: Answer } | undefined;
@@ -72,7 +78,7 @@ export function gatewayFilter<Call, Result>(
   gateway: Checker,
   options: HostOptions,
 ): HostFilter<Call, Result> {
-  checkOptions("options", options, [...HOST_OPTIONS, ...(host.options ?? [])]);
+  checkOptions("options", options, { ...HOST_OPTIONS, ...host.options });
   return new HostFilter(host, gateway, options, false);
 }
 
@@ -80,13 +86,13 @@ export class HostFilter<Call, Result = void> {
   readonly #host: Host<Call, Result>;
   readonly #checker: Checker;
   readonly #style: AnswerStyle;
-  readonly #onError: OnError | ((error: unknown, request: GatewayRequest) => Maybe<OnError>);
+  readonly #onError: OnError | ((error: unknown, request: GatewayRequest) => MaybePromise<OnError>);
   /** Receives errors that do not change the action. */
-  readonly #report: ((error: unknown, request: GatewayRequest) => void) | undefined;
+  readonly #report: Report | undefined;
   readonly #isLimit: boolean;
 
   /**
-   * @param options their names were checked
+   * @param options checked
    * @param isLimit whether it is a limit without rules, whose verdict handlers find on the request
    */
   constructor(host: Host<Call, Result>, checker: Checker, options: HostOptions, isLimit: boolean) {
@@ -99,12 +105,9 @@ export class HostFilter<Call, Result = void> {
       throw new TypeError(`gateway must be the result of createGateway, got ${show(checker)}`);
     }
     const { onError = byDefault } = options;
-    if (typeof onError !== "function" && onError !== "allow" && onError !== "refuse") {
-      throw new TypeError(`onError must be allow, refuse or a function, got ${show(onError)}`);
-    }
     this.#host = host;
     this.#checker = checker;
-    this.#style = checkAnswerOptions(options);
+    this.#style = answerStyle(options);
     this.#onError = onError;
     this.#isLimit = isLimit;
     if (typeof onError !== "function" || onError === byDefault) return;
@@ -115,7 +118,7 @@ export class HostFilter<Call, Result = void> {
    * Decides about a request and has the host carry the decision out: at once, if the filter decides at once.
    * Throws, or rejects with, only errors of the host, and of what it calls when the request passes.
    */
-  serve(call: Call): Maybe<Result> {
+  serve(call: Call): MaybePromise<Result> {
     const action = this.#ask(call, this.#host.request(call));
     if (!(action instanceof Promise)) return this.#carryOut(call, action);
     return action.then(
@@ -124,13 +127,13 @@ export class HostFilter<Call, Result = void> {
     );
   }
 
-  #fail(call: Call, error: unknown): Maybe<Result> {
+  #fail(call: Call, error: unknown): MaybePromise<Result> {
     const host = this.#host;
     if (host.fail !== undefined) return host.fail(call, error);
     return this.#carryOut(call, { answer: failure() });
   }
 
-  #carryOut(call: Call, action: Action): Maybe<Result> {
+  #carryOut(call: Call, action: Action): MaybePromise<Result> {
     const host = this.#host;
     if (action === undefined || host.isAnswered(call)) return host.drop(call);
     return action.answer === undefined ? host.pass(call, action) : host.answer(call, action.answer);
@@ -140,7 +143,7 @@ export class HostFilter<Call, Result = void> {
    * Asks the filter. Never throws; rejects if `onError` throws. A request that is over is neither
    * counted nor served: its client's address may be unknown by now.
    */
-  #ask(call: Call, request: HostRequest): Maybe<Action> {
+  #ask(call: Call, request: HostRequest): MaybePromise<Action> {
     if (request.isOver) return undefined;
     try {
       const verdict = this.#check(request, request.carrier);
@@ -156,7 +159,7 @@ export class HostFilter<Call, Result = void> {
   /**
    * Counts a request once if the filter is mounted twice: the second call repeats the first result.
    */
-  #check(request: GatewayRequest, carrier: { [SEEN]?: Seen }): Maybe<CheckResult> {
+  #check(request: GatewayRequest, carrier: { [SEEN]?: Seen }): MaybePromise<CheckResult> {
     const before = carrier[SEEN];
     for (let seen = before; seen !== undefined; seen = seen.before) {
       const { url, method } = seen.request;
@@ -175,7 +178,7 @@ export class HostFilter<Call, Result = void> {
     return verdict;
   }
 
-  #rule(verdict: CheckResult, call: Call, request: HostRequest): Maybe<Action> {
+  #rule(verdict: CheckResult, call: Call, request: HostRequest): MaybePromise<Action> {
     const { dialects, status, answer } = this.#style;
     if (this.#isLimit && verdict.outcomes.length > 0) this.#attach(verdict, call, request);
     const fields = fieldsOf(verdict, dialects);

@@ -5,7 +5,8 @@
 import type { Answer } from "../answers/answer.ts";
 import type { CheckResult, Pace } from "../answers/checker.ts";
 import type { Field } from "../answers/fields.ts";
-import type { Maybe } from "../ground/maybe.ts";
+import type { Check } from "../ground/check.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
 import type { GatewayRequest } from "../request.ts";
 
 /**
@@ -13,18 +14,18 @@ import type { GatewayRequest } from "../request.ts";
  * the middleware returns.
  */
 export interface Host<Call, Result = void> {
-  /** Names of options that the adapter reads itself. */
-  readonly options?: readonly string[];
+  /** The options that the adapter reads itself, with their checks. */
+  readonly options?: Readonly<Record<string, Check>>;
   request(call: Call): HostRequest;
   /** Whether other code, such as a time-out, has responded while the request waited. */
   isAnswered(call: Call): boolean;
   /** Adds the header fields, paces the response and lets the request go on. Errors of what follows are not caught. */
-  pass(call: Call, passage: Passage): Maybe<Result>;
-  answer(call: Call, answer: Answer): Maybe<Result>;
+  pass(call: Call, passage: Passage): MaybePromise<Result>;
+  answer(call: Call, answer: Answer): MaybePromise<Result>;
   /** Ends the call without a response, because the client has disconnected or other code has responded. */
-  drop(call: Call): Maybe<Result>;
+  drop(call: Call): MaybePromise<Result>;
   /** Passes on an error that `onError` has thrown. Absent: the request is answered with a status of 500. */
-  fail?(call: Call, error: unknown): Maybe<Result>;
+  fail?(call: Call, error: unknown): MaybePromise<Result>;
   /** Puts the verdict of a limit where handlers find it. Absent: as `rateLimit` of `request.raw`. */
   attach?(call: Call, verdict: CheckResult): void;
 }

@@ -2,13 +2,13 @@ import type { Limiter } from "smooth-limiter";
 import { checkOptions } from "../ground/check.ts";
 import type { Host } from "./host.ts";
 import { HOST_OPTIONS, HostFilter } from "./host-filter.ts";
-import { LimitChecker } from "./limit.ts";
 import {
   type HostLimitOptions,
   LIMIT_OPTIONS,
   type LimiterByKey,
   type LimitOptions,
 } from "./limit-options.ts";
+import { OneCallLimit } from "./one-call-limit.ts";
 
 /** Puts a limit without rules in front of a host. */
 export function limitFilter<Call, Result, Raw>(
@@ -16,8 +16,7 @@ export function limitFilter<Call, Result, Raw>(
   limiter: Limiter | LimiterByKey,
   options: HostLimitOptions<Raw>,
 ): HostFilter<Call, Result> {
-  const known = [...LIMIT_OPTIONS, ...HOST_OPTIONS, ...(host.options ?? [])];
-  checkOptions("options", options, known);
-  const limit = new LimitChecker(limiter, options as LimitOptions);
+  checkOptions("options", options, { ...LIMIT_OPTIONS, ...HOST_OPTIONS, ...host.options });
+  const limit = new OneCallLimit(limiter, options as LimitOptions);
   return new HostFilter(host, limit, options, true);
 }

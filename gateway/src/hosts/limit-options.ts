@@ -1,7 +1,20 @@
 /** The options of a limit in one call, and how the results of their functions are read. */
 import type { Clock, Decision, Limiter, Policy } from "smooth-limiter";
+import { ADDRESS_OPTIONS } from "../actors/address.ts";
 import { checkValue } from "../actors/key.ts";
-import { atLeastZero, checkNumber, show } from "../ground/check.ts";
+import { COUNTS } from "../answers/counted.ts";
+import {
+  aboveZero,
+  anything,
+  atLeastZero,
+  type Checks,
+  checkClock,
+  checkFunction,
+  checkName,
+  functionOr,
+  oneOf,
+  show,
+} from "../ground/check.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { HostOptions } from "./host-filter.ts";
 
@@ -83,19 +96,19 @@ export interface LimitOptions<Raw = unknown> {
 /** The options of a limit in front of a server: what is counted, and what responses look like. */
 export interface HostLimitOptions<Raw = unknown> extends LimitOptions<Raw>, HostOptions {}
 
-export const LIMIT_OPTIONS = [
-  "key",
-  "trustedProxies",
-  "ipv6Prefix",
-  "cost",
-  "limit",
-  "skip",
-  "count",
-  "maxWaitMs",
-  "name",
-  "timeoutMs",
-  "clock",
-] as const;
+export const LIMIT_OPTIONS: Checks<LimitOptions> = {
+  key: checkFunction,
+  trustedProxies: ADDRESS_OPTIONS.trustedProxies,
+  ipv6Prefix: ADDRESS_OPTIONS.ipv6Prefix,
+  cost: functionOr(aboveZero),
+  limit: anything,
+  skip: checkFunction,
+  count: functionOr(oneOf(...Object.keys(COUNTS))),
+  maxWaitMs: atLeastZero,
+  name: checkName,
+  timeoutMs: aboveZero,
+  clock: checkClock,
+};
 
 export function readKey(value: unknown): string | undefined {
   if (typeof value === "string") return checkValue("key", value);
@@ -111,7 +124,7 @@ export function readSkip(value: unknown): boolean {
 }
 
 export function readCost(value: unknown): number {
-  return checkNumber("cost", value, atLeastZero);
+  return atLeastZero("cost", value);
 }
 
 const NUMBERS = ["waitMs", "limit", "remaining", "resetMs"] as const;

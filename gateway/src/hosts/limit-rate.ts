@@ -1,4 +1,4 @@
-/** Limits how many bytes of a response are sent each second: nginx's `limit_rate`. */
+/** RuleLimiters how many bytes of a response are sent each second: nginx's `limit_rate`. */
 import {
   type Clock,
   KeyedLimiter,
@@ -8,22 +8,22 @@ import {
   systemClock,
 } from "smooth-limiter";
 import type { Actor } from "../actors/actor.ts";
-import { guarded, type Report } from "../actors/guarded.ts";
+import { guarded } from "../actors/guarded.ts";
 import { keyOf } from "../actors/key.ts";
 import type { Checker } from "../answers/checker.ts";
 import {
   aboveZero,
   atLeastZero,
+  type Checks,
   checkClock,
   checkFunction,
-  checkNumber,
   checkOptions,
   show,
 } from "../ground/check.ts";
-import { chain, type Maybe } from "../ground/maybe.ts";
+import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { PaceLimit } from "../pipeline/limit.ts";
 import { OneLimit } from "../pipeline/one-limit.ts";
-import type { GatewayRequest } from "../request.ts";
+import type { CheckCall } from "../request.ts";
 
 /** The options of `limitRate`. */
 export interface LimitRateOptions {
@@ -47,13 +47,17 @@ export interface LimitRateOptions {
   readonly clock?: Clock | undefined;
 }
 
-const OPTIONS: readonly (keyof LimitRateOptions)[] = [
-  "bytesPerSecond",
-  "afterBytes",
-  "actor",
-  "limiter",
-  "clock",
-];
+const OPTIONS: Checks<LimitRateOptions> = {
+  bytesPerSecond: aboveZero,
+  afterBytes: atLeastZero,
+  actor: checkFunction,
+  limiter(name, limiter) {
+    const isLimiter = typeof (Object(limiter) as Partial<Limiter>).acquire === "function";
+    if (isLimiter || typeof limiter === "function") return;
+    throw new TypeError(`${name} must be a limiter or a function, got ${show(limiter)}`);
+  },
+  clock: checkClock,
+};
 
 /** How long an actor's promise may take, ms. */
 const ACTOR_TIMEOUT_MS = 5000;
@@ -74,12 +78,9 @@ const ACTOR_TIMEOUT_MS = 5000;
 export function limitRate(options: LimitRateOptions): Checker {
   checkOptions("options", options, OPTIONS);
   const { afterBytes = 0, clock = systemClock } = options;
-  checkNumber("afterBytes", afterBytes, atLeastZero);
-  checkClock(clock);
   const limiterOf = limiters(options, clock);
   const pace: PaceLimit = {
-    pace: (request, report) =>
-      chain(limiterOf(request, report), (limiter) => ({ limiter, afterBytes })),
+    pace: (call) => chain(limiterOf(call), (limiter) => ({ limiter, afterBytes })),
   };
   return new OneLimit({ paces: [pace] });
 }
@@ -87,20 +88,17 @@ export function limitRate(options: LimitRateOptions): Checker {
 function limiters(
   { bytesPerSecond, actor, limiter }: LimitRateOptions,
   clock: Clock,
-): (request: GatewayRequest, report?: Report) => Maybe<Limiter> {
+): (call: CheckCall) => MaybePromise<Limiter> {
   if ((bytesPerSecond === undefined) === (limiter === undefined)) {
     throw new TypeError("limitRate needs bytesPerSecond or limiter, and not both");
   }
-  const actorOf = actor && guarded("the actor of limitRate", actor, ACTOR_TIMEOUT_MS, clock);
-  if (actor !== undefined) checkFunction("actor", actor);
-  const by = (of: (actor: string) => Limiter) => (request: GatewayRequest, report?: Report) =>
-    chain(actorOf?.(request, report), (value = "") => of(value));
+  const actorOf =
+    actor && guarded("the actor of limitRate", actor, { timeoutMs: ACTOR_TIMEOUT_MS, clock });
+  const by = (of: (actor: string) => Limiter) => (call: CheckCall) =>
+    chain(actorOf?.(call), (value = "") => of(value));
   if (typeof limiter === "function") return by(limiter);
-  if (limiter !== undefined) {
-    if (typeof limiter.acquire === "function") return () => limiter;
-    throw new TypeError(`limiter must be a limiter or a function, got ${show(limiter)}`);
-  }
-  const permitsPerSecond = checkNumber("bytesPerSecond", bytesPerSecond, aboveZero);
+  if (limiter !== undefined) return () => limiter;
+  const permitsPerSecond = bytesPerSecond as number;
   if (actorOf === undefined) return () => RateLimiter.create(permitsPerSecond, { clock });
   const keys = KeyedLimiter.create(smoothBursty({ permitsPerSecond }), { clock });
   return by((value) => keys.for(keyOf(value, "local")));

@@ -5,7 +5,7 @@
  */
 import { paced, throttle } from "smooth-limiter/streams";
 import type { Pace } from "../answers/checker.ts";
-import type { Maybe } from "../ground/maybe.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
 import { type ConnectedRequest, whenOver } from "./lifetime.ts";
 import type { NodeResponse } from "./node-messages.ts";
 
@@ -44,7 +44,10 @@ interface Piece {
 type Args = readonly unknown[];
 
 /** @param pacesOf returns the limits that apply, all of them together */
-export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly Pace[]>): void {
+export function paceResponse(
+  res: PacedResponse,
+  pacesOf: () => MaybePromise<readonly Pace[]>,
+): void {
   const write = res.write.bind(res);
   const end = res.end.bind(res);
   const emit = res.emit.bind(res);

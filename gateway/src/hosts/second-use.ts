@@ -1,12 +1,15 @@
 /** Warns if two filters take from one limiter for the same request: it is then charged twice. */
 import { warn } from "../actors/warn.ts";
 import type { CheckResult } from "../answers/checker.ts";
-import type { Maybe } from "../ground/maybe.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
 
 const warned = new WeakSet<object>();
 
 /** Warns once for each limiter, if both verdicts have counted the request by the same key. */
-export function warnOfSecondUse(limiter: object, verdicts: readonly Maybe<CheckResult>[]): void {
+export function warnOfSecondUse(
+  limiter: object,
+  verdicts: readonly MaybePromise<CheckResult>[],
+): void {
   if (warned.has(limiter)) return;
   const look = async () => {
     const [first, second] = (await Promise.all(verdicts)).map(keyOf);

@@ -1,41 +1,33 @@
 /**
  * What a pipeline asks of a limit, whatever the limit came from: a rule of a file, or a limiter or a count of
- * connections that was given in one call. Limits are asked in stages: `Stages`.
+ * connections that was given in one call. RuleLimiters are asked in stages: `Stages`.
  */
 import type { Decision, Limiter } from "smooth-limiter";
-import type { Report } from "../actors/guarded.ts";
 import type { Pace } from "../answers/checker.ts";
-import type { Maybe } from "../ground/maybe.ts";
-import type { Place } from "../places.ts";
-import type { GatewayRequest } from "../request.ts";
-import type { CountedRule, Outcome } from "../verdict.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
+import type { CheckCall } from "../request.ts";
+import type { SlotOptions, Slots } from "../slots.ts";
+import type { CountedRule } from "../verdict.ts";
 
 /** The limits that apply to a request, in the order in which they are asked. */
 export interface Stages<R extends CountedRule = CountedRule> {
   /** How many requests are in progress: first, because a request that waits for its turn is in progress. */
-  readonly places: readonly PlaceLimit<R>[];
+  readonly slots: readonly SlotLimit<R>[];
   /** Requests per time: all of them grant a request, or none is charged. */
   readonly permits: readonly PermitLimit<R>[];
   /** Bytes per second, of a response to a request that passes. */
   readonly paces: readonly PaceLimit[];
 }
 
-export interface PlaceLimit<R extends CountedRule = CountedRule> {
+export interface SlotLimit<R extends CountedRule = CountedRule> {
   readonly rule: R;
-  /** Limits with a lower number are asked first: they hold no places while others are asked that take longer. */
-  readonly turn: number;
-  /** Whether a place is free again after some time: needed where a server does not report the end of a request. */
+  /** RuleLimiters with a lower number are asked first: they hold no slots while others are asked that take longer. */
+  readonly order: number;
+  /** Whether a slot is free again after some time: needed where a server does not report the end of a request. */
   readonly endsByItself: boolean;
-  /** Takes a place. @returns undefined if the limit does not apply, or is a shadow that could not be asked */
-  enter(request: GatewayRequest, report?: Report): Maybe<Entered<R> | undefined>;
-  /** Returns the outcome that `enter` would have now. */
-  look(request: GatewayRequest): Maybe<Outcome<R> | undefined>;
-}
-
-export interface Entered<R extends CountedRule = CountedRule> {
-  readonly outcome: Outcome<R>;
-  /** Undefined: none was free. */
-  readonly place: Place | undefined;
+  readonly slots: Slots;
+  /** Returns the slot that a request asks for; undefined if the limit does not apply to it. */
+  slotFor(call: CheckCall): MaybePromise<SlotOptions | undefined>;
 }
 
 export interface PermitLimit<R extends CountedRule = CountedRule> {
@@ -43,7 +35,7 @@ export interface PermitLimit<R extends CountedRule = CountedRule> {
   /** How long a request waits instead of being refused, ms. */
   readonly longestWaitMs: number;
   /** @returns undefined if the limit does not apply to the request, for example because it costs nothing */
-  charge(request: GatewayRequest, report?: Report): Maybe<Charge<R> | undefined>;
+  charge(call: CheckCall): MaybePromise<Charge<R> | undefined>;
 }
 
 /** What a request asks of one limit. */
@@ -57,11 +49,11 @@ export interface Charge<R extends CountedRule = CountedRule> {
   /** Whether there is nothing to do but to ask the limiter: most requests have one such charge. */
   readonly isPlain: boolean;
   /** Returns the decision of a limit that refuses the request whatever was used; undefined if it does not. */
-  closed?(): Maybe<Decision | undefined>;
+  closed?(): MaybePromise<Decision | undefined>;
   /** Returns a decision of the limiter, checked, or with the times of a calendar. */
   read?(decision: Decision): Decision;
   /** Called when the request was refused. @returns another decision: the actor is blocked */
-  refused?(decision: Decision): Maybe<Decision | undefined>;
+  refused?(decision: Decision): MaybePromise<Decision | undefined>;
   /** Called when the request passes, if its server reports answers. */
   readonly passed?: Passed | undefined;
 }
@@ -72,14 +64,13 @@ export interface Charge<R extends CountedRule = CountedRule> {
  */
 export type Passed = (
   decision: Decision,
-  undo: () => Maybe<void>,
-  request: GatewayRequest,
-  report: Report | undefined,
+  undo: () => MaybePromise<void>,
+  call: CheckCall,
 ) => Answered | undefined;
 
 export type Answered = (status: number | undefined) => void;
 
 export interface PaceLimit {
   /** @returns undefined if the limit does not apply to the request */
-  pace(request: GatewayRequest, report?: Report): Maybe<Pace | undefined>;
+  pace(call: CheckCall): MaybePromise<Pace | undefined>;
 }

@@ -1,7 +1,6 @@
-import type { Report } from "../actors/guarded.ts";
 import type { Checker } from "../answers/checker.ts";
-import type { Maybe } from "../ground/maybe.ts";
-import type { GatewayRequest } from "../request.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
+import type { GatewayRequest, Report } from "../request.ts";
 import type { CountedRule, Verdict } from "../verdict.ts";
 import type { Stages } from "./limit.ts";
 import { Pipeline } from "./pipeline.ts";
@@ -12,10 +11,10 @@ export class OneLimit implements Checker {
   readonly #stages: Stages;
 
   constructor(stages: Partial<Stages>) {
-    this.#stages = { places: [], permits: [], paces: [], ...stages };
+    this.#stages = { slots: [], permits: [], paces: [], ...stages };
   }
 
-  check(request: GatewayRequest, report?: Report): Maybe<Verdict<CountedRule>> {
-    return this.#pipeline.check<CountedRule>(this.#stages, request, report);
+  check(request: GatewayRequest, report?: Report): MaybePromise<Verdict<CountedRule>> {
+    return this.#pipeline.check<CountedRule>(this.#stages, { request, report });
   }
 }

@@ -1,15 +1,15 @@
 /**
  * Decides a request by the limits that apply to it (`Stages`):
  *
- * 1. **Places.** A request takes a place under each limit for connections, or none.
- * 2. **Closed.** Limits that refuse it whatever was used: a rate of 0, a block, a cost that never passes.
+ * 1. **Slots.** A request takes a slot under each limit for connections, or none.
+ * 2. **Closed.** RuleLimiters that refuse it whatever was used: a rate of 0, a block, a cost that never passes.
  * 3. **Permits.** `takeFromAll` asks all limits for requests per time: all of them grant it, or none is charged.
  *    A shadow rule never refuses: it is charged if it lets the request pass and the request does pass.
  * 4. **The wait.** A request that must wait passes when the queues of all limits have released it.
  * 5. **After.** Permits that may be given back when the response is known, the block of a refused actor, and the
  *    paces of the response.
  *
- * Where the permits are refused, or asking for them fails, the places are free again.
+ * Where the permits are refused, or asking for them fails, the slots are free again.
  */
 import {
   type Decision,
@@ -18,10 +18,9 @@ import {
   TooManyKeysError,
   takeFromAll,
 } from "smooth-limiter";
-import type { Report } from "../actors/guarded.ts";
-import { all, chain, type Maybe, orElse, settled } from "../ground/maybe.ts";
+import { all, chain, ignoreFailure, type MaybePromise, orElse } from "../ground/maybe-promise.ts";
 import { type Deadline, within } from "../ground/within.ts";
-import type { GatewayRequest } from "../request.ts";
+import type { CheckCall, GatewayRequest } from "../request.ts";
 import {
   type CountedRule,
   isRefusal,
@@ -32,8 +31,8 @@ import {
   verdictOfOne,
   withWait,
 } from "../verdict.ts";
-import type { Answered, Charge, PaceLimit, PlaceLimit, Stages } from "./limit.ts";
-import { inTurn, Visit } from "./visit.ts";
+import type { Answered, Charge, PaceLimit, SlotLimit, Stages } from "./limit.ts";
+import { lookAtSlots, SlotClaim } from "./slot-claim.ts";
 
 export class Pipeline {
   readonly #waiting = new Set<Reservation>();
@@ -46,53 +45,45 @@ export class Pipeline {
   }
 
   check<R extends CountedRule>(
-    { places, permits, paces }: Stages<R>,
-    request: GatewayRequest,
-    report?: Report,
-  ): Maybe<Verdict<R>> {
+    { slots, permits, paces }: Stages<R>,
+    call: CheckCall,
+  ): MaybePromise<Verdict<R>> {
     const verdict =
-      places.length === 0
-        ? this.#decide(permits, request, report)
-        : this.#enter<R>(new Visit(request, report), places, () =>
-            this.#decide(permits, request, report),
-          );
+      slots.length === 0
+        ? this.#decide(permits, call)
+        : this.#enter(slots, call, () => this.#decide(permits, call));
     if (paces.length === 0) return verdict;
-    return chain(verdict, (known) => withPaces<R>(paces, known, request, report));
+    return chain(verdict, (known) => withPaces<R>(paces, known, call));
   }
 
   /** Returns what `check` would return now, without charging any limit. */
   peek<R extends CountedRule>(
-    { places, permits }: Stages<R>,
-    request: GatewayRequest,
-  ): Maybe<Verdict<R>> {
+    { slots, permits }: Stages<R>,
+    call: CheckCall,
+  ): MaybePromise<Verdict<R>> {
     const decide = (before: readonly Outcome<R>[]) =>
-      chain(all(permits.map((limit) => limit.charge(request))), (charges) =>
+      chain(all(permits.map((limit) => limit.charge(call))), (charges) =>
         chain(all(present(charges).map(lookAt)), (found) =>
           verdictOf([...before, ...found], 0, present(charges)),
         ),
       );
-    if (places.length === 0) return decide([]);
-    const looks = inTurn(places, request).map((limit) => limit.look(request));
-    return chain(all(looks), (looked) => {
+    if (slots.length === 0) return decide([]);
+    return chain(all(lookAtSlots(slots, call)), (looked) => {
       const outcomes = present(looked);
       return outcomes.some(isRefusal) ? verdictOf(outcomes) : decide(outcomes);
     });
   }
 
   /** Takes the permits of one charge, or refuses it. */
-  take<R extends CountedRule>(
-    charge: Charge<R>,
-    request: GatewayRequest,
-    report?: Report,
-  ): Maybe<Verdict<R>> {
-    return charge.isPlain ? this.#decideOne(charge) : this.#decideAll([charge], request, report);
+  take<R extends CountedRule>(charge: Charge<R>, call: CheckCall): MaybePromise<Verdict<R>> {
+    return charge.isPlain ? this.#decideOne(charge) : this.#decideAll([charge], call);
   }
 
   /** Asks a single limit: requests for one key that arrive together share one look at its state on Redis. */
-  #decideOne<R extends CountedRule>(charge: Charge<R>): Maybe<Verdict<R>> {
+  #decideOne<R extends CountedRule>(charge: Charge<R>): MaybePromise<Verdict<R>> {
     const { cost } = charge;
     const limiter = charge.limiter as NonNullable<typeof charge.limiter>;
-    let decision: Maybe<Decision>;
+    let decision: MaybePromise<Decision>;
     try {
       decision = limiter.decide(cost);
     } catch (error) {
@@ -112,25 +103,26 @@ export class Pipeline {
   /** Rejects all waiting requests, and later ones that would have to wait. */
   rejectWaiting(): void {
     this.#isClosed = true;
-    for (const reservation of this.#waiting) void settled(() => reservation.cancel());
+    for (const reservation of this.#waiting) void ignoreFailure(() => reservation.cancel());
   }
 
   #enter<R extends CountedRule>(
-    visit: Visit<R>,
-    places: readonly PlaceLimit<R>[],
-    decide: () => Maybe<Verdict<R>>,
-  ): Maybe<Verdict<R>> {
+    slots: readonly SlotLimit<R>[],
+    call: CheckCall,
+    decide: () => MaybePromise<Verdict<R>>,
+  ): MaybePromise<Verdict<R>> {
+    const claim = new SlotClaim<R>(call);
     return orElse(
       () =>
-        chain(visit.enter(places), () => {
-          if (visit.isRefused) return verdictOf(visit.outcomes);
+        chain(claim.take(slots), () => {
+          if (claim.isRefused) return verdictOf(claim.outcomes);
           return chain(decide(), (verdict) => {
-            if (!verdict.allowed) visit.leave();
-            return { ...verdict, outcomes: [...visit.outcomes, ...verdict.outcomes] };
+            if (!verdict.allowed) claim.leave();
+            return { ...verdict, outcomes: [...claim.outcomes, ...verdict.outcomes] };
           });
         }),
       (error) => {
-        visit.leave();
+        claim.leave();
         throw error;
       },
     );
@@ -138,36 +130,33 @@ export class Pipeline {
 
   #decide<R extends CountedRule>(
     permits: Stages<R>["permits"],
-    request: GatewayRequest,
-    report?: Report,
-  ): Maybe<Verdict<R>> {
+    call: CheckCall,
+  ): MaybePromise<Verdict<R>> {
     const [first] = permits;
     if (first === undefined) return NO_RULE;
     if (permits.length === 1) {
-      const charge = first.charge(request, report);
+      const charge = first.charge(call);
       return charge instanceof Promise
-        ? charge.then((later) => this.#takeIf(later, request, report))
-        : this.#takeIf(charge, request, report);
+        ? charge.then((later) => this.#takeIf(later, call))
+        : this.#takeIf(charge, call);
     }
-    return chain(all(permits.map((limit) => limit.charge(request, report))), (charges) =>
-      this.#decideAll(present(charges), request, report),
+    return chain(all(permits.map((limit) => limit.charge(call))), (charges) =>
+      this.#decideAll(present(charges), call),
     );
   }
 
   #takeIf<R extends CountedRule>(
     charge: Charge<R> | undefined,
-    request: GatewayRequest,
-    report: Report | undefined,
-  ): Maybe<Verdict<R>> {
-    return charge === undefined ? NO_RULE : this.take(charge, request, report);
+    call: CheckCall,
+  ): MaybePromise<Verdict<R>> {
+    return charge === undefined ? NO_RULE : this.take(charge, call);
   }
 
   #decideAll<R extends CountedRule>(
     charges: readonly Charge<R>[],
-    request: GatewayRequest,
-    report?: Report,
-  ): Maybe<Verdict<R>> {
-    if (!charges.some((charge) => charge.closed)) return this.#take(charges, [], request, report);
+    call: CheckCall,
+  ): MaybePromise<Verdict<R>> {
+    if (!charges.some((charge) => charge.closed)) return this.#take(charges, [], call);
     return chain(all(charges.map((charge) => charge.closed?.())), (closed) => {
       const before: Outcome<R>[] = [];
       const open: Charge<R>[] = [];
@@ -177,7 +166,7 @@ export class Pipeline {
         else
           before.push({ rule: charge.limit.rule, actor: charge.actor, allowed: false, decision });
       });
-      return before.some(isRefusal) ? verdictOf(before) : this.#take(open, before, request, report);
+      return before.some(isRefusal) ? verdictOf(before) : this.#take(open, before, call);
     });
   }
 
@@ -185,9 +174,8 @@ export class Pipeline {
   #take<R extends CountedRule>(
     charges: readonly Charge<R>[],
     before: readonly Outcome<R>[],
-    request: GatewayRequest,
-    report?: Report,
-  ): Maybe<Verdict<R>> {
+    call: CheckCall,
+  ): MaybePromise<Verdict<R>> {
     if (charges.length === 0) return before.length === 0 ? NO_RULE : verdictOf(before);
     const taken = takeFromAll(
       charges.map(({ limiter, cost, limit: { rule, longestWaitMs } }) => ({
@@ -198,7 +186,7 @@ export class Pipeline {
       })),
     );
     return chain(taken instanceof Promise ? this.#inTime(taken) : taken, (result) =>
-      chain(this.#released(result, request), (waitedMs) => {
+      chain(this.#released(result, call.request), (waitedMs) => {
         const found = charges.map((charge, i): Outcome<R> | undefined => {
           const each = result.results[i];
           // a shadow rule that could not be asked
@@ -214,7 +202,7 @@ export class Pipeline {
           };
         });
         const undo = () => result.undo();
-        return chain(after(charges, found, undo, request, report), (outcomes) =>
+        return chain(after(charges, found, undo, call), (outcomes) =>
           verdictOf([...before, ...present(outcomes)], waitedMs, charges),
         );
       }),
@@ -222,7 +210,7 @@ export class Pipeline {
   }
 
   /** Returns how long the request has waited, ms, when all queues have released it. */
-  #released(taken: TakenFromAll, request: GatewayRequest): Maybe<number> {
+  #released(taken: TakenFromAll, request: GatewayRequest): MaybePromise<number> {
     const reservations = taken.results.flatMap((result) => {
       const reservation = result?.reservation;
       return reservation !== undefined && reservation.waitMs > 0 ? [reservation] : [];
@@ -254,18 +242,18 @@ export class Pipeline {
 function after<R extends CountedRule>(
   charges: readonly Charge<R>[],
   outcomes: readonly (Outcome<R> | undefined)[],
-  undo: () => Maybe<void>,
-  request: GatewayRequest,
-  report: Report | undefined,
-): Maybe<readonly (Outcome<R> | undefined)[]> {
+  undo: () => MaybePromise<void>,
+  call: CheckCall,
+): MaybePromise<readonly (Outcome<R> | undefined)[]> {
+  const { request } = call;
   const isRefused = outcomes.some((outcome) => outcome !== undefined && isRefusal(outcome));
   const settles = !isRefused && request.onAnswered !== undefined;
   const answered: Answered[] = [];
-  const told = outcomes.map((outcome, i): Maybe<Outcome<R> | undefined> => {
+  const told = outcomes.map((outcome, i): MaybePromise<Outcome<R> | undefined> => {
     const charge = charges[i];
     if (outcome === undefined || charge === undefined) return outcome;
     if (outcome.allowed) {
-      const settle = settles ? charge.passed?.(outcome.decision, undo, request, report) : undefined;
+      const settle = settles ? charge.passed?.(outcome.decision, undo, call) : undefined;
       if (settle !== undefined) answered.push(settle);
       return outcome;
     }
@@ -282,10 +270,10 @@ function after<R extends CountedRule>(
 }
 
 /** Returns the outcome that a charge would have now. */
-function lookAt<R extends CountedRule>(charge: Charge<R>): Maybe<Outcome<R>> {
+function lookAt<R extends CountedRule>(charge: Charge<R>): MaybePromise<Outcome<R>> {
   const { actor, limiter, cost, limit } = charge;
   const { rule } = limit;
-  return chain(charge.closed?.(), (closed): Maybe<Outcome<R>> => {
+  return chain(charge.closed?.(), (closed): MaybePromise<Outcome<R>> => {
     if (closed !== undefined || limiter === undefined) {
       return { rule, actor, allowed: false, decision: closed as Decision };
     }
@@ -300,12 +288,11 @@ function lookAt<R extends CountedRule>(charge: Charge<R>): Maybe<Outcome<R>> {
 function withPaces<R extends CountedRule>(
   limits: readonly PaceLimit[],
   verdict: Verdict<R>,
-  request: GatewayRequest,
-  report?: Report,
-): Maybe<Verdict<R>> {
+  call: CheckCall,
+): MaybePromise<Verdict<R>> {
   // a response to HEAD has no body
-  if (!verdict.allowed || request.method === "HEAD") return verdict;
-  return chain(all(limits.map((limit) => limit.pace(request, report))), (paces) => {
+  if (!verdict.allowed || call.request.method === "HEAD") return verdict;
+  return chain(all(limits.map((limit) => limit.pace(call))), (paces) => {
     const known = present(paces);
     return known.length === 0 ? verdict : { ...verdict, paces: known };
   });

@@ -1,8 +1,8 @@
 /** What a request costs, in permits: computed by a function of the application. */
-import type { Clock } from "smooth-limiter";
 import { detachable, type GuardedCall, guardedCall } from "../actors/guarded.ts";
-import { atLeastZero, checkNumber, checkObject, show } from "../ground/check.ts";
-import type { Maybe } from "../ground/maybe.ts";
+import { atLeastZero, checkObject, show } from "../ground/check.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
+import type { Deadline } from "../ground/within.ts";
 import type { GatewayRequest } from "../request.ts";
 
 /**
@@ -12,7 +12,7 @@ import type { GatewayRequest } from "../request.ts";
  * If it throws, rejects, takes longer than `actorTimeoutMs` or returns anything else, the request
  * takes one permit, and the error is reported like that of an actor.
  */
-export type CostFunction = (request: GatewayRequest) => Maybe<number>;
+export type CostFunction = (request: GatewayRequest) => MaybePromise<number>;
 
 /** A cost that is known for sure only when the request has been answered. */
 export interface SettledCost {
@@ -24,7 +24,7 @@ export interface SettledCost {
    *
    * @param status of the response; undefined if the client disconnected before there was one
    */
-  readonly settle: (request: GatewayRequest, status: number | undefined) => Maybe<number>;
+  readonly settle: (request: GatewayRequest, status: number | undefined) => MaybePromise<number>;
 }
 
 /** What a request costs, in permits. */
@@ -50,17 +50,12 @@ export function checkCosts(costs: unknown): void {
   }
 }
 
-export function guardedCost(
-  name: string,
-  cost: Cost,
-  timeoutMs: number,
-  clock: Clock,
-): GuardedCost {
+export function guardedCost(name: string, cost: Cost, deadline: Deadline): GuardedCost {
   const what = `costs.${name}`;
-  const read = (value: unknown) => checkNumber(`the result of ${what}`, value, atLeastZero);
+  const read = (value: unknown) => atLeastZero(`the result of ${what}`, value);
   const [estimate, settle] =
     typeof cost === "function" ? [cost, undefined] : [cost.estimate, cost.settle];
-  const common = { read, timeoutMs, clock };
+  const common = { read, ...deadline };
   return {
     estimate: guardedCall((request) => estimate(detachable(request)), {
       ...common,

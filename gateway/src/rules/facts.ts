@@ -2,8 +2,8 @@
 import type { Policy } from "smooth-limiter";
 import { canonical } from "../actors/address.ts";
 import { range } from "../actors/exemption.ts";
-import { policiesOf } from "../limits.ts";
 import { ANY, readPattern } from "../match/pattern.ts";
+import { policiesOf } from "../rule-limiters.ts";
 import { ALGORITHMS } from "./algorithms.ts";
 import type { RequestRule, RuleNumbers } from "./rule.ts";
 

@@ -4,8 +4,8 @@
  */
 
 import type * as z from "zod";
-import { checkOptions, checkPrototype, checkText, show } from "../ground/check.ts";
-import { isThenable } from "../ground/maybe.ts";
+import { type Checks, checkOptions, checkPrototype, checkText, show } from "../ground/check.ts";
+import { isThenable } from "../ground/maybe-promise.ts";
 import { checkAlgorithms, type RuleAlgorithms } from "./algorithms.ts";
 import { ruleOf } from "./make-rule.ts";
 import { treeOfObjects } from "./object-tree.ts";
@@ -22,6 +22,21 @@ export interface ReadOptions extends Partial<Names> {
   /** The name of the text in messages, such as a file's name. Default "rules". */
   readonly source?: string | undefined;
 }
+
+function checkNames(name: string, list: unknown): void {
+  if (!Array.isArray(list)) {
+    throw new TypeError(`${name} must be an array of names, got ${show(list)}`);
+  }
+  for (const each of list) checkText(name, each);
+}
+
+const OPTIONS: Checks<ReadOptions> = {
+  source: checkText,
+  actors: checkNames,
+  actorKinds: checkNames,
+  algorithms: (_, algorithms) => checkAlgorithms(algorithms),
+  costs: checkNames,
+};
 
 /** A single word that ends like the name of a rules file: it cannot be the text of rules. */
 const A_PATH = /^\S+\.(?:ya?ml|json)$/i;
@@ -59,16 +74,8 @@ export function readRules(
       `rules must be the rules themselves, got a file's name ${show(rules)}: read the file first, or give createGateway fileSource(${show(rules)})`,
     );
   }
-  checkOptions("options", options, ["source", "actors", "actorKinds", "algorithms", "costs"]);
+  checkOptions("options", options, OPTIONS);
   const { source = "rules", actors = [], actorKinds = [], algorithms = {}, costs = [] } = options;
-  checkText("source", source);
-  for (const [name, list] of Object.entries({ actors, actorKinds, costs })) {
-    if (!Array.isArray(list)) {
-      throw new TypeError(`${name} must be an array of names, got ${show(list)}`);
-    }
-    for (const each of list) checkText(name, each);
-  }
-  checkAlgorithms(algorithms);
   const names: Names = {
     actors: [...new Set([...BUILT_IN.actors, ...actors])],
     actorKinds: [...new Set([...BUILT_IN.actorKinds, ...actorKinds])],

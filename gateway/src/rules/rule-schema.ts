@@ -168,11 +168,13 @@ type WrittenRule = z.input<RequestSchema> | z.input<ConnectionSchema> | z.input<
 /** The schema of one rule, with the names that may be used. Its fields say of which kind it is. */
 export function ruleSchema(names: Names): z.ZodType<ReadRule, WrittenRule> {
   const requests = requestSchema(names);
-  const places = connectionSchema(names);
+  const connections = connectionSchema(names);
   const rates = rateSchema(names);
   const kindOf = (found: object) => {
-    if ("connections" in found) return places;
+    if ("connections" in found) return connections;
     return "bytesPerSecond" in found || "afterBytes" in found ? rates : requests;
   };
-  return oneOf<ReadRule, WrittenRule>([requests, places, rates], (found) => kindOf(Object(found)));
+  return oneOf<ReadRule, WrittenRule>([requests, connections, rates], (found) =>
+    kindOf(Object(found)),
+  );
 }

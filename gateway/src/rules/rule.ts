@@ -124,7 +124,7 @@ export interface Block {
   readonly mostMs: number;
 }
 
-/** Limits requests per time. */
+/** RuleLimiters requests per time. */
 export interface RequestRule extends AnyRule, Reported, RuleNumbers {
   /** Undefined: it counts requests per time. */
   readonly quotaUnit?: undefined;
@@ -154,7 +154,7 @@ export interface RequestRule extends AnyRule, Reported, RuleNumbers {
   readonly overrides: readonly RuleOverride[];
 }
 
-/** Limits how many requests are in progress at once. */
+/** RuleLimiters how many requests are in progress at once. */
 export interface ConnectionRule extends AnyRule, Reported {
   /** It counts requests in progress. */
   readonly quotaUnit: "concurrent-requests";
@@ -163,7 +163,7 @@ export interface ConnectionRule extends AnyRule, Reported {
   readonly cost: 1;
   /** How many requests of each actor, a whole number, 1 or more. */
   readonly connections: number;
-  /** How long a request holds its place at most, ms. Undefined: until it is over. */
+  /** How long a request holds its slot at most, ms. Undefined: until it is over. */
   readonly maxAgeMs: number | undefined;
   /** Other numbers for values of the actor. */
   readonly overrides: readonly ConnectionOverride[];
@@ -185,7 +185,7 @@ export interface RateNumbers {
   readonly afterBytes: number;
 }
 
-/** Limits the bytes per second of responses: of each one, or of all of an actor together. */
+/** RuleLimiters the bytes per second of responses: of each one, or of all of an actor together. */
 export interface RateRule extends AnyRule, RateNumbers {
   /** It counts bytes of responses. */
   readonly quotaUnit: "content-bytes";

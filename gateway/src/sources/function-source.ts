@@ -1,6 +1,6 @@
-import { checkOptions, checkText, show } from "../ground/check.ts";
+import { checkFunction, checkOptions, checkText } from "../ground/check.ts";
 import type { Rule } from "../rules/rule.ts";
-import { checkPeriod, poll, within } from "./poll.ts";
+import { POLL_OPTIONS, poll, TIMEOUT_MS, within } from "./poll.ts";
 import type { RuleSource } from "./source.ts";
 
 /** The options of `functionSource`. */
@@ -31,16 +31,11 @@ export function functionSource(
   load: (signal: AbortSignal) => string | readonly Rule[] | Promise<string | readonly Rule[]>,
   options: FunctionSourceOptions = {},
 ): RuleSource {
-  checkOptions("options", options, ["name", "everyMs", "timeoutMs"]);
-  const { name = "function", everyMs, timeoutMs = 5000 } = options;
-  if (typeof load !== "function") {
-    throw new TypeError(`load must be a function, got ${show(load)}`);
-  }
-  checkText("name", name);
-  checkPeriod("timeoutMs", timeoutMs);
+  checkOptions("options", options, { ...POLL_OPTIONS, name: checkText });
+  const { name = "function", everyMs, timeoutMs = TIMEOUT_MS } = options;
+  checkFunction("load", load);
   const ask = async (signal: AbortSignal) => load(signal);
   const source = { name, load: (signal: AbortSignal) => within(timeoutMs, name, signal, ask) };
   if (everyMs === undefined) return source;
-  checkPeriod("everyMs", everyMs);
   return { ...source, watch: (changed) => poll(changed, everyMs) };
 }

@@ -1,9 +1,12 @@
-import { aboveZero, type Bound, checkNumber } from "../ground/check.ts";
+import { type Checks, number } from "../ground/check.ts";
 
-const period: Bound = {
-  words: "a number of ms above 0, at most 1000000000",
-  holds: (value) => aboveZero.holds(value) && value <= LONGEST_PERIOD_MS,
-};
+/** The longest time that a timer can sleep, with room for the jitter. */
+const LONGEST_PERIOD_MS = 1e9;
+
+export const period = number(
+  `a number of ms above 0, at most ${LONGEST_PERIOD_MS}`,
+  (value) => value > 0 && value <= LONGEST_PERIOD_MS,
+);
 
 /** How a remote source is asked. */
 export interface PollOptions {
@@ -13,20 +16,10 @@ export interface PollOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** Returns the numbers, checked. */
-export function checkPoll({ everyMs = 30_000, timeoutMs = 5000 }: PollOptions) {
-  return {
-    everyMs: checkPeriod("everyMs", everyMs),
-    timeoutMs: checkPeriod("timeoutMs", timeoutMs),
-  };
-}
+export const POLL_OPTIONS: Checks<PollOptions> = { everyMs: period, timeoutMs: period };
 
-/** The longest time that a timer can sleep, with room for the jitter. */
-const LONGEST_PERIOD_MS = 1e9;
-
-export function checkPeriod(name: string, value: unknown): number {
-  return checkNumber(name, value, period);
-}
+export const EVERY_MS = 30_000;
+export const TIMEOUT_MS = 5000;
 
 /**
  * Calls `look` repeatedly. Each pause is up to a tenth shorter or longer, so that instances that

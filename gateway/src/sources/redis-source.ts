@@ -1,6 +1,6 @@
 import type { RedisSubscriber } from "smooth-limiter/redis";
-import { checkOptions, checkText } from "../ground/check.ts";
-import { checkPoll, type PollOptions, poll, within } from "./poll.ts";
+import { type Checks, checkOptions, checkText } from "../ground/check.ts";
+import { EVERY_MS, POLL_OPTIONS, type PollOptions, poll, TIMEOUT_MS, within } from "./poll.ts";
 import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 
 /** The part of a Redis client that is used: it reads the text in a key. All clients have it. */
@@ -20,6 +20,16 @@ export interface RedisSourceOptions extends PollOptions {
   readonly channel?: string | undefined;
 }
 
+const OPTIONS: Checks<RedisSourceOptions> = {
+  ...POLL_OPTIONS,
+  subscriber(name, subscriber) {
+    const { subscribe, unsubscribe } = Object(subscriber) as Partial<RedisSubscriber>;
+    if (subscribe && unsubscribe) return;
+    throw new TypeError(`${name} must have subscribe and unsubscribe, as clients do`);
+  },
+  channel: checkText,
+};
+
 /**
  * Rules in a key of Redis. `PUBLISH key changed` after `SET key …` makes all gateways read it at
  * once.
@@ -38,18 +48,12 @@ export function redisSource(
   key: string,
   options: RedisSourceOptions = {},
 ): RuleSource {
-  checkOptions("options", options, ["subscriber", "channel", "everyMs", "timeoutMs"]);
-  const { subscriber, channel = key } = options;
+  checkOptions("options", options, OPTIONS);
+  const { subscriber, channel = key, everyMs = EVERY_MS, timeoutMs = TIMEOUT_MS } = options;
   if (typeof (Object(redis) as Partial<RedisReader>).get !== "function") {
     throw new TypeError("redis must be a client with get(key)");
   }
-  const { subscribe, unsubscribe } = Object(subscriber) as Partial<RedisSubscriber>;
-  if (subscriber !== undefined && !(subscribe && unsubscribe)) {
-    throw new TypeError("subscriber must have subscribe and unsubscribe, as clients do");
-  }
   const name = `redis key ${checkText("key", key)}`;
-  checkText("channel", channel);
-  const { everyMs, timeoutMs } = checkPoll(options);
   return {
     name,
 

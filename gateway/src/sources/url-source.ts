@@ -1,5 +1,5 @@
-import { checkFunction, checkOptions, checkText, show } from "../ground/check.ts";
-import { checkPoll, type PollOptions, poll, within } from "./poll.ts";
+import { type Checks, checkFunction, checkOptions, checkText, show } from "../ground/check.ts";
+import { EVERY_MS, POLL_OPTIONS, type PollOptions, poll, TIMEOUT_MS, within } from "./poll.ts";
 import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 
 /** The options of `urlSource`. */
@@ -9,6 +9,12 @@ export interface UrlSourceOptions extends PollOptions {
   /** The function that sends the requests. Default: the platform's own. */
   readonly fetch?: typeof fetch | undefined;
 }
+
+const OPTIONS: Checks<UrlSourceOptions> = {
+  ...POLL_OPTIONS,
+  headers: (_, headers) => new Headers(headers as UrlSourceOptions["headers"]), // throws if they cannot be sent
+  fetch: checkFunction,
+};
 
 /**
  * Rules at a URL, requested regularly. The server's ETag is sent back as If-None-Match, so
@@ -23,12 +29,9 @@ export interface UrlSourceOptions extends PollOptions {
  * const gateway = await createGateway({ rules: [remote, fileSource("rules.yaml")] });
  */
 export function urlSource(url: string | URL, options: UrlSourceOptions = {}): RuleSource {
-  checkOptions("options", options, ["everyMs", "timeoutMs", "headers", "fetch"]);
-  const { headers = {} } = options;
-  new Headers(headers); // throws if they cannot be sent
-  if (options.fetch !== undefined) checkFunction("fetch", options.fetch);
+  checkOptions("options", options, OPTIONS);
+  const { headers = {}, everyMs = EVERY_MS, timeoutMs = TIMEOUT_MS } = options;
   const address = checkUrl(url);
-  const { everyMs, timeoutMs } = checkPoll(options);
   let last: { readonly tag: string; readonly text: string } | undefined;
 
   async function ask(signal: AbortSignal): Promise<string> {

@@ -7,7 +7,7 @@ import {
   type CheckResult,
   type GatewayRequest,
   limitConnections,
-  type SharedPlaces,
+  type SharedSlots,
 } from "../../src/index.ts";
 import { request } from "../support/http/request.ts";
 
@@ -179,7 +179,7 @@ test("bad arguments", () => {
 
 test("processes that share a limiter share the places, and close it after the last request", async () => {
   let closed = 0;
-  const limiter = (key: string, limit: number): SharedPlaces => {
+  const limiter = (key: string, limit: number): SharedSlots => {
     assert.match(key, /^#\S{20,}$/);
     const shared = ConcurrencyLimiter.create(limit);
     const all = limiters.get(key) ?? shared;
@@ -215,7 +215,7 @@ test("a shared place is freed after maxAgeMs, and an error of the store is the c
   const clock = new FakeClock();
   let held = 0;
   let broken = false;
-  const limiter = (): SharedPlaces => ({
+  const limiter = (): SharedSlots => ({
     tryAcquire: async () => {
       if (broken) throw new Error("away");
       held += 1;
@@ -237,7 +237,7 @@ test("a shared place is freed after maxAgeMs, and an error of the store is the c
   const error = await Promise.resolve(checker.check(under("ann").request)).catch(String);
   assert.is(error, "Error: away");
   assert.throws(
-    () => limitConnections(1, { limiter: 5 as unknown as () => SharedPlaces }),
+    () => limitConnections(1, { limiter: 5 as unknown as () => SharedSlots }),
     /limiter must be a function, got 5/,
   );
 });

@@ -324,6 +324,7 @@ for (const [h, [name, host]] of Object.entries(HOSTS).entries()) {
       /RangeError: status must be a whole number from 400 to 599, got 200/,
     );
     await refuses({ headers: "draft-5" }, /headers must be one of draft-11, .*got "draft-5"/);
+    await refuses({ headers: "" }, /headers must be one of draft-11, .*got ""/);
     await refuses(
       { headers: true },
       /headers must be a dialect, an array of them or false, got true/,

@@ -159,9 +159,10 @@ test("a URL: refusals, endless responses and time-outs end in an error", async (
       response.writeHead(503).end("no");
     }
   });
+  // a busy machine may take long for these two
+  assert.is(await loaded(urlSource(url)), `${url} answered 503`);
+  assert.match(String(await loaded(urlSource(`${url}/stale`))), /answered 304/);
   const load = (path: string) => loaded(urlSource(`${url}${path}`, { timeoutMs: 150 }));
-  assert.is(await load(""), `${url} answered 503`);
-  assert.match(String(await load("/stale")), /answered 304/);
   assert.match(String(await load("/silence")), /no answer within 150 ms/);
   assert.match(String(await load("/drip")), /no answer within 150 ms/);
   const flood = await loaded(urlSource(`${url}/flood`));

@@ -23,7 +23,6 @@ import {
   atLeastZeroOrInfinity,
   checkNumber,
   checkNumbers,
-  failCheck,
 } from "../../ground/check.ts";
 import { type GcraPolicy, gcraAlgorithm } from "./gcra.ts";
 
@@ -55,21 +54,25 @@ export function leakyBucket(numbers: {
   checkNumbers("leakyBucket", numbers, ["permitsPerSecond", "capacity", "nodelay", "slack"]);
   const permitsPerSecond = checkNumber("permitsPerSecond", numbers.permitsPerSecond, aboveZero);
   const capacity = checkNumber("capacity", numbers.capacity, atLeastZeroOrInfinity);
-  const { slack = 0 } = numbers;
-  const nodelay = checkNodelay(numbers.nodelay, capacity);
-  const atOnce = 1 + nodelay + checkNumber("slack", slack, atLeastZero);
-  const policy = gcraAlgorithm.policy([atOnce, permitsPerSecond, 1000, capacity - nodelay, slack]);
+  const { slack = 0, nodelay = false } = numbers;
+  const undelayed = checkNodelay(nodelay, capacity);
+  const atOnce = 1 + undelayed + checkNumber("slack", slack, atLeastZero);
+  const policy = gcraAlgorithm.policy([
+    atOnce,
+    permitsPerSecond,
+    1000,
+    capacity - undelayed,
+    slack,
+  ]);
   return Object.freeze({ ...policy, limitAt: [1] });
 }
 
 /** Returns how many permits of the capacity are granted at once. */
 function checkNodelay(nodelay: unknown, capacity: number): number {
-  const words = `true, false or a finite number from 0 to capacity (${capacity})`;
-  if (nodelay === undefined || nodelay === false) return 0;
-  const count = nodelay === true ? capacity : nodelay;
-  if (typeof count !== "number") {
-    failCheck("nodelay", words, nodelay);
-  }
-  if (count >= 0 && count <= capacity && count < Infinity) return count;
-  failCheck("nodelay", words, nodelay, RangeError);
+  if (nodelay === false) return 0;
+  const count = nodelay === true && capacity < Infinity ? capacity : nodelay;
+  return checkNumber("nodelay", count, {
+    words: `true, false or a finite number from 0 to capacity (${capacity})`,
+    holds: (count) => count >= 0 && count <= capacity && count < Infinity,
+  });
 }

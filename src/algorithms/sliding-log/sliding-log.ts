@@ -122,13 +122,10 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
   bound: ({ limit, window }, micros) => limit * (1 + Math.floor(micros / window)),
 
   quota(policy, state, now): Quota {
-    const { times, totals } = state;
-    const gone = countUntil(times, now - policy.window);
-    const used = totalOf(totals, times.length) - totalOf(totals, gone);
-    const ahead = countUntil(times, now) < times.length;
+    const ahead = countUntil(state.times, now) < state.times.length;
     return {
       limit: policy.limit,
-      remaining: ahead ? 0 : Math.max(0, policy.limit - used),
+      remaining: ahead ? 0 : Math.max(0, policy.limit - usedAt(policy, state, now)),
       resetMs: toMillis(this.lifetime(policy, state, now)),
       windowMs: toMillis(policy.window),
     };
@@ -137,12 +134,10 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
   // Entries that expire before the last promised one may have been dropped already. They held at most
   // the limit in each window, and no other request is granted before the last entry.
   deficit(policy, state, now) {
-    const { times, totals } = state;
     const { limit, window } = policy;
-    const last = Math.max(now, times.at(-1) ?? now);
-    const gone = countUntil(times, last - window);
-    const used = totalOf(totals, times.length) - totalOf(totals, gone);
-    return Math.min(LARGEST, used + Math.ceil((last - now) / window) * limit);
+    const last = Math.max(now, state.times.at(-1) ?? now);
+    const ahead = Math.ceil((last - now) / window) * limit;
+    return Math.min(LARGEST, usedAt(policy, state, last) + ahead);
   },
 
   lifetime(policy, state, now) {
@@ -211,6 +206,15 @@ function lastToLeave(
 /** Returns the permits that the first `count` entries hold. */
 function totalOf(totals: readonly number[], count: number): number {
   return count === 0 ? 0 : (totals[count - 1] as number);
+}
+
+/** Returns the permits of all entries that have not expired at `at`. */
+function usedAt(
+  { window }: SlidingLogPolicy,
+  { times, totals }: SlidingLogState,
+  at: number,
+): number {
+  return totalOf(totals, times.length) - totalOf(totals, countUntil(times, at - window));
 }
 
 /** Drops the expired entries, those until `until`, if they are at least half of the log. */

@@ -160,11 +160,7 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
 
   // stored permits cost nothing here: the warm-up time has passed already
   settle(policy, state, now, permits) {
-    resync(policy, state, now);
-    const fromStore = Math.min(permits, state.stored);
-    const cost = (permits - fromStore) * policy.stable;
-    state.nextFree = Math.min(LARGEST, state.nextFree + cost);
-    state.stored -= fromStore;
+    smooth.take({ ...policy, warmingUp: false }, state, now, permits);
   },
 
   bound({ stable, warmingUp, max }, micros, largest) {
@@ -174,19 +170,11 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
 
   quota(policy, state, now): Quota {
     const resetMs = toMillis(untilFull(policy, state, now));
-    const free = state.nextFree <= now;
-    if (policy.stable === 0) {
-      return { limit: Infinity, remaining: free ? Infinity : 0, resetMs, windowMs: 0 };
-    }
-    // one more than is stored: the next request pays for the last one
-    const limit = policy.warmingUp ? 1 : Math.floor(policy.max) + 1;
-    const ready = policy.warmingUp ? 1 : Math.floor(storedAt(policy, state, now)) + 1;
-    return {
-      limit,
-      remaining: free ? ready : 0,
-      resetMs,
-      windowMs: (limit * policy.stable) / 1000,
-    };
+    const limit = atOnce(policy, policy.max);
+    const remaining = state.nextFree > now ? 0 : atOnce(policy, storedAt(policy, state, now));
+    // at an infinite rate both are `Infinity`, and the product is NaN
+    const windowMs = policy.stable === 0 ? 0 : (limit * policy.stable) / 1000;
+    return { limit, remaining, resetMs, windowMs };
   },
 
   // The permits that the store lacks have a price in time, which is part of the debt if they have just
@@ -213,6 +201,12 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
   },
 };
 
+/** How many permits may be granted at once: one more than is stored, since the next request pays for the last one. */
+function atOnce({ stable, warmingUp }: SmoothPolicy, stored: number): number {
+  if (stable === 0) return Infinity;
+  return warmingUp ? 1 : Math.floor(stored) + 1;
+}
+
 /** Moves the state on to `now`: idle time becomes stored permits. */
 function resync(policy: SmoothPolicy, state: SmoothState, now: number): void {
   if (now > state.nextFree) {
@@ -236,11 +230,8 @@ function untilFull(policy: SmoothPolicy, state: SmoothState, now: number): numbe
 
 /** Returns the time (µs) that `permits` out of `stored` cost: the area under the line. */
 function price(policy: SmoothPolicy, stored: number, permits: number): number {
-  return policy.warmingUp && permits > 0 ? area(policy, stored, permits) : 0;
-}
-
-function area(policy: SmoothPolicy, stored: number, permits: number): number {
   const { stable } = policy;
+  if (!policy.warmingUp || permits <= 0) return 0;
   const cold = stored - policy.threshold;
   if (cold <= 0) return permits * stable;
   const above = Math.min(permits, cold);

@@ -13,7 +13,7 @@ export interface NodeRedisLike {
 
 /** The methods for subscriptions, which a pool does not have. */
 interface Duplicable {
-  duplicate(): Duplicate;
+  duplicate(options?: { minimizeConnections: boolean }): Duplicate;
 }
 
 interface Duplicate extends NodeRedisSubscriber {
@@ -46,13 +46,22 @@ export function nodeRedisAdapter(client: NodeRedisLike): ClientAdapter {
 
 function subscriptionsOf(client: Duplicable): ClientAdapter["subscribe"] {
   return (channel, hear, resumed) => {
+    let isEnded = false;
+    /** Resolves when the first attempt to connect has succeeded or failed. */
+    let attempt: Promise<unknown> | undefined;
     return listenOn<Duplicate>({
-      make: () => client.duplicate(),
+      // a Cluster needs no connections to the nodes that the subscription does not use
+      make: () => client.duplicate({ minimizeConnections: true }),
       open: async (own) => {
-        // the client reconnects and subscribes again by itself
-        own.on?.("error", () => {});
         try {
-          await own.connect();
+          const connected = own.connect();
+          // the client reconnects and subscribes again by itself
+          const failed = new Promise<void>((resolve) => {
+            own.on?.("error", resolve);
+          });
+          attempt = Promise.race([connected, failed]).catch(() => {});
+          await connected;
+          if (isEnded) return;
           await own.subscribe(channel, hear);
         } catch {
           // without an offline queue a client rejects commands before it is ready
@@ -62,7 +71,12 @@ function subscriptionsOf(client: Duplicable): ClientAdapter["subscribe"] {
         own.on?.("ready", resumed);
       },
       check: checkByChannel(channel),
-      end: (own) => (own.destroy === undefined ? own.disconnect() : own.destroy()),
+      end: async (own) => {
+        isEnded = true;
+        // a client that is closed while it connects goes on, and leaves the connections open
+        await attempt;
+        await (own.destroy ?? own.disconnect).call(own);
+      },
     });
   };
 }

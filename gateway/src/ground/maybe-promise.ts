@@ -1,11 +1,14 @@
 /** A result that is available at once or later. */
-export type Maybe<T> = T | Promise<T>;
+export type MaybePromise<T> = T | Promise<T>;
 
-export function chain<T, R>(answer: Maybe<T>, go: (answer: T) => Maybe<R>): Maybe<R> {
+export function chain<T, R>(
+  answer: MaybePromise<T>,
+  go: (answer: T) => MaybePromise<R>,
+): MaybePromise<R> {
   return answer instanceof Promise ? answer.then(go) : go(answer);
 }
 
-export function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
+export function all<T>(answers: readonly MaybePromise<T>[]): MaybePromise<readonly T[]> {
   return answers.some((answer) => answer instanceof Promise)
     ? Promise.all(answers)
     : (answers as readonly T[]);
@@ -16,12 +19,15 @@ export function isThenable(value: unknown): value is PromiseLike<unknown> {
 }
 
 /** Runs the action, and converts a failure to undefined. */
-export function settled<T>(action: () => Maybe<T>): Maybe<T | undefined> {
+export function ignoreFailure<T>(action: () => MaybePromise<T>): MaybePromise<T | undefined> {
   return orElse<T | undefined>(action, () => undefined);
 }
 
 /** Runs the action, and passes a failure on. */
-export function orElse<T>(action: () => Maybe<T>, failed: (error: unknown) => Maybe<T>): Maybe<T> {
+export function orElse<T>(
+  action: () => MaybePromise<T>,
+  failed: (error: unknown) => MaybePromise<T>,
+): MaybePromise<T> {
   try {
     const done = action();
     return done instanceof Promise ? done.catch(failed) : done;

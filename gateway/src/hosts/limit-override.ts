@@ -1,8 +1,8 @@
 /** The option `limit` of a limit in one call: which limiter a request's limit means. */
 import { type Clock, type Decision, KeyedLimiter, type Limiter } from "smooth-limiter";
 import { warn } from "../actors/warn.ts";
-import { atLeastZero, checkNumber, show } from "../ground/check.ts";
-import { chain, type Maybe } from "../ground/maybe.ts";
+import { atLeastZero, show } from "../ground/check.ts";
+import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import {
   isByKey,
   isLimiter,
@@ -20,7 +20,7 @@ const MOST_POLICIES = 1000;
 /** So few permits that every limiter can be asked for them. */
 const LEAST = 1e-6;
 
-export class RequestLimits {
+export class LimitOverride {
   readonly #limiter: Limiter | LimiterByKey;
   readonly #clock: Clock;
   readonly #byPolicy = new Map<string, KeyedLimiter>();
@@ -35,7 +35,7 @@ export class RequestLimits {
   /** Returns a value of the option `limit`, checked. */
   read(value: unknown): RequestLimit {
     if (value === undefined || value === null) return undefined;
-    if (typeof value === "number") return checkNumber("limit", value, atLeastZero);
+    if (typeof value === "number") return atLeastZero("limit", value);
     if (isLimiter(value)) return value;
     if (!isPolicy(value)) {
       throw new TypeError(`limit must be a number, a policy or a limiter, got ${show(value)}`);
@@ -65,7 +65,7 @@ export class RequestLimits {
    * Returns how many permits of the limiter a permit under another limit is; undefined if a number cannot
    * replace the limiter's own limit.
    */
-  ratioOf(limit: number, key: string): Maybe<number | undefined> {
+  ratioOf(limit: number, key: string): MaybePromise<number | undefined> {
     return chain(this.#ownLimit(key), (own) =>
       own > 0 && own < Infinity ? (own / limit) * ROUNDING : undefined,
     );
@@ -80,7 +80,7 @@ export class RequestLimits {
     this.#own = undefined;
   }
 
-  #ownLimit(key: string): Maybe<number> {
+  #ownLimit(key: string): MaybePromise<number> {
     if (this.#own !== undefined) return this.#own;
     const limiter = isByKey(this.#limiter) ? this.#limiter.for(key) : this.#limiter;
     return chain(limiter.peek(LEAST), ({ limit, policies }) => {

@@ -6,9 +6,9 @@
  * ignored: clients that send requests and disconnect at once must not make the server look fast.
  */
 import { type AdaptiveLimit, type Clock, ConcurrencyLimiter } from "smooth-limiter";
-import type { Place, PlaceOptions, Places } from "./places.ts";
+import { leaving, type Slot, type SlotOptions, type Slots } from "./slots.ts";
 
-export class LearnedPlaces implements Places {
+export class LearnedSlots implements Slots {
   readonly #limiter: ConcurrencyLimiter;
   readonly #clock: Clock;
   /** How long the last complete request took. */
@@ -24,7 +24,7 @@ export class LearnedPlaces implements Places {
     return this.#limiter.limit;
   }
 
-  take({ maxAgeMs, onAnswered }: Omit<PlaceOptions, "key" | "limit">): Place | undefined {
+  take({ maxAgeMs, onAnswered }: Omit<SlotOptions, "key" | "limit">): Slot | undefined {
     const lease = this.#limiter.tryAcquire();
     if (lease === undefined) return undefined;
     const sinceMs = this.#clock.now();
@@ -32,21 +32,13 @@ export class LearnedPlaces implements Places {
     onAnswered?.((status) => {
       isComplete = status !== undefined;
     });
-    let isHeld = true;
-    const untilMs = sinceMs + maxAgeMs;
-    // how long such a request takes is not known: its end was not reported, or is far away
-    const timer =
-      untilMs < Infinity ? this.#clock.wakeAt(untilMs, () => lease.ignore()) : undefined;
-    timer?.unref?.();
-    const leave = () => {
-      if (!isHeld) return;
-      isHeld = false;
-      timer?.cancel();
+    const leave = leaving(this.#clock, maxAgeMs, (isTooOld) => {
       const heldMs = this.#clock.now() - sinceMs;
-      if (isComplete) this.#lastMs = heldMs;
-      if (heldMs >= this.#lastMs) lease.release();
-      else lease.ignore();
-    };
+      if (isComplete && !isTooOld) this.#lastMs = heldMs;
+      // how long a request takes that is too old is not known: its end was not reported, or is far away
+      if (isTooOld || heldMs < this.#lastMs) lease.ignore();
+      else lease.release();
+    });
     return { remaining: Math.max(0, this.limit - this.#limiter.active), leave };
   }
 

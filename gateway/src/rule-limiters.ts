@@ -12,12 +12,12 @@ import {
 import { type RedisClient, RedisLimiter, type RedisLimiterOptions } from "smooth-limiter/redis";
 import type { WhenActorMissing } from "./actors/actor.ts";
 import { type ActorValue, overrideOf } from "./actors/actor-value.ts";
-import type { GuardedActor, GuardedCall, Report } from "./actors/guarded.ts";
+import type { GuardedActor, GuardedCall } from "./actors/guarded.ts";
 import { keyOfActor } from "./actors/key.ts";
 import { Blocks, isSameBlock } from "./blocks.ts";
-import type { Maybe } from "./ground/maybe.ts";
+import type { MaybePromise } from "./ground/maybe-promise.ts";
 import type { KeyBudget } from "./key-budget.ts";
-import type { GatewayRequest } from "./request.ts";
+import type { CheckCall } from "./request.ts";
 import { ALGORITHMS, type RuleAlgorithm, type RuleAlgorithms } from "./rules/algorithms.ts";
 import { type Calendar, calendarOf } from "./rules/calendar.ts";
 import type { GuardedCost } from "./rules/cost.ts";
@@ -37,10 +37,9 @@ export interface RuleContext {
    */
   missing<T>(
     when: WhenActorMissing | undefined,
-    request: GatewayRequest,
-    report: Report | undefined,
-    go: (instead: string) => Maybe<T>,
-  ): Maybe<T | undefined>;
+    call: CheckCall,
+    go: (instead: string) => MaybePromise<T>,
+  ): MaybePromise<T | undefined>;
   readonly algorithms: RuleAlgorithms;
   readonly costs: ReadonlyMap<string, GuardedCost>;
   readonly redis: RedisClient | undefined;
@@ -123,7 +122,7 @@ export class InFlightPermits {
   }
 }
 
-export class Limits {
+export class RuleLimiters {
   readonly policies: RulePolicies;
   readonly own: Keys;
   readonly overrides: ReadonlyMap<string, Keys>;
@@ -131,13 +130,15 @@ export class Limits {
   readonly blocks: Blocks | undefined;
   /** The permits of each actor's requests that are being answered, and may yet be given back. */
   readonly inFlight: InFlightPermits;
+  readonly #clock: Clock;
 
   /**
    * @param before the limits of the rule with the same name. If it counts the same requests, its
    *   used permits stay used, and only the numbers change
    */
-  constructor(policies: RulePolicies, context: RuleContext, before?: Limits) {
+  constructor(policies: RulePolicies, context: RuleContext, before?: RuleLimiters) {
     this.policies = policies;
+    this.#clock = context.clock ?? systemClock;
     const kin = before !== undefined && isKin(policies, before.policies) ? before : undefined;
     const { name, scope, limitKey, block } = policies.rule;
     const create = (policy: Policy, suffix = "", keptAt?: string, more = {}) => {
@@ -178,20 +179,22 @@ export class Limits {
         create(policy, suffix, undefined, { instances: 1 });
       this.blocks = was && isSameBlock(block, was.block) ? was : new Blocks(block, open);
     }
-    if (kin !== undefined && scope === "local") this.#takeOver(kin, unixMs(context.clock));
+    if (kin !== undefined && scope === "local") this.#takeOver(kin);
   }
 
-  /**
-   * Returns the limiter of an actor; undefined: every request is refused.
-   *
-   * @param nowMs Unix time, ms: periods of a calendar have keys of their own
-   */
-  for(actor: ActorValue, nowMs: number): Limiter | undefined {
+  /** Unix time, ms, as the clock has it. */
+  get unixMs(): number {
+    return this.#clock.now() + (this.#clock.epochMs ?? 0);
+  }
+
+  /** Returns the limiter of an actor; undefined: every request is refused. */
+  for(actor: ActorValue): Limiter | undefined {
     const { policy, calendar, limiters } = this.#keysOf(actor);
     if (policy === undefined || limiters === undefined) return undefined;
     const key = this.keyOf(actor);
     if (calendar === undefined) return limiters.for(key);
-    return limiters.for(`${key}@${calendar.periodAt(nowMs).label}`);
+    // each period has a key of its own
+    return limiters.for(`${key}@${calendar.periodAt(this.unixMs).label}`);
   }
 
   /** Returns the calendar that an actor's periods follow. */
@@ -200,9 +203,9 @@ export class Limits {
   }
 
   /** Forgets what an actor has used, and ends its block. */
-  async reset(value: string, nowMs: number): Promise<void> {
+  async reset(value: string): Promise<void> {
     const resets = [true, false].flatMap((isOwn) => [
-      this.for({ value, isOwn }, nowMs)?.reset(),
+      this.for({ value, isOwn })?.reset(),
       this.blocks?.reset(this.keyOf({ value, isOwn })),
     ]);
     await Promise.all(resets);
@@ -240,23 +243,18 @@ export class Limits {
   }
 
   /** Copies the used permits of actors that get an override, or lose theirs. */
-  #takeOver(before: Limits, nowMs: number): void {
+  #takeOver(before: RuleLimiters): void {
     const { cost } = this.policies.rule;
     for (const value of new Set([...this.overrides.keys(), ...before.overrides.keys()])) {
       if (this.overrides.has(value) && before.overrides.has(value)) continue;
-      const is = this.for({ value, isOwn: true }, nowMs) as LocalLimiter | undefined;
-      const was = before.for({ value, isOwn: true }, nowMs) as LocalLimiter | undefined;
+      const is = this.for({ value, isOwn: true }) as LocalLimiter | undefined;
+      const was = before.for({ value, isOwn: true }) as LocalLimiter | undefined;
       if (is === undefined || was === undefined) continue;
       const { limit, remaining } = was.peek(cost);
       const used = Math.min(limit - remaining, is.peek(cost).remaining);
       if (used > 0) is.tryAcquire(used);
     }
   }
-}
-
-/** Returns Unix time, ms, as the clock has it. */
-export function unixMs(clock: Clock = systemClock): number {
-  return clock.now() + (clock.epochMs ?? 0);
 }
 
 /** Whether both rules count the same requests. */

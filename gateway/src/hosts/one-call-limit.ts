@@ -4,25 +4,15 @@
  */
 import { type Limiter, PermitsExceedCapacityError, systemClock } from "smooth-limiter";
 import { type AddressActor, fromAddress } from "../actors/address.ts";
-import { detachable, type GuardedCall, guardedCall, type Report } from "../actors/guarded.ts";
+import { detachable, type GuardedCall, guardedCall } from "../actors/guarded.ts";
 import { localKey } from "../actors/key.ts";
 import type { Checker, CheckResult } from "../answers/checker.ts";
 import { COUNTS } from "../answers/counted.ts";
-import {
-  aboveZero,
-  atLeastZero,
-  checkClock,
-  checkFunction,
-  checkName,
-  checkNumber,
-  checkOneOf,
-  checkOptions,
-  show,
-} from "../ground/check.ts";
-import { chain, isThenable, type Maybe, orElse } from "../ground/maybe.ts";
+import { checkOptions, show } from "../ground/check.ts";
+import { chain, isThenable, type MaybePromise, orElse } from "../ground/maybe-promise.ts";
 import type { Charge, Passed } from "../pipeline/limit.ts";
 import { Pipeline } from "../pipeline/pipeline.ts";
-import type { GatewayRequest } from "../request.ts";
+import type { CheckCall, GatewayRequest, Report } from "../request.ts";
 import { type CountedRule, NO_RULE, stated, verdictOfOne } from "../verdict.ts";
 import {
   checkDecision,
@@ -36,8 +26,8 @@ import {
   readKey,
   readSkip,
 } from "./limit-options.ts";
+import { LimitOverride } from "./limit-override.ts";
 import { type LimitVerdict, limitVerdict } from "./limit-verdict.ts";
-import { RequestLimits } from "./request-limits.ts";
 
 /** More differ only where an application computes limits; the table is then emptied. */
 const MOST_RULES = 1000;
@@ -60,21 +50,20 @@ export function limitRequests<Raw = unknown>(
   options: LimitOptions<Raw> = {},
 ): Checker {
   checkOptions("options", options, LIMIT_OPTIONS);
-  return new LimitChecker(limiter, options as LimitOptions);
+  return new OneCallLimit(limiter, options as LimitOptions);
 }
 
 type Limit = Charge["limit"];
 
 /** A request, and what it was found to ask for. */
 interface Asked {
-  readonly request: GatewayRequest;
-  readonly report: Report | undefined;
+  readonly call: CheckCall;
   readonly key: string;
   /** In permits. */
   readonly cost: number;
 }
 
-export class LimitChecker implements Checker {
+export class OneCallLimit implements Checker {
   readonly limiter: Limiter | LimiterByKey;
   readonly #pipeline: Pipeline;
   readonly #name: string;
@@ -87,8 +76,8 @@ export class LimitChecker implements Checker {
   readonly #limitOf: GuardedCall<RequestLimit> | undefined;
   readonly #fixedLimit: RequestLimit;
   /** Takes from what `limit` returned. */
-  readonly #tryGiven: GuardedCall<void, [attempt: () => Maybe<void>]>;
-  readonly #limits: RequestLimits;
+  readonly #tryGiven: GuardedCall<void, [attempt: () => MaybePromise<void>]>;
+  readonly #limits: LimitOverride;
   /** Permits of a request, unless `#costOf` says otherwise. */
   readonly #cost: number;
   /** Absent where all requests count. */
@@ -98,6 +87,7 @@ export class LimitChecker implements Checker {
   /** Other rules by the permits that a request costs. */
   readonly #others = new Map<number, Limit>();
 
+  /** @param options checked */
   constructor(limiter: Limiter | LimiterByKey, options: LimitOptions) {
     if (!isLimiter(limiter)) {
       throw new TypeError(
@@ -107,45 +97,40 @@ export class LimitChecker implements Checker {
     const { key, cost = 1, limit, skip, count = "all", maxWaitMs = 0 } = options;
     const { name = "default", timeoutMs = 5000, clock = systemClock } = options;
     const { trustedProxies, ipv6Prefix } = options;
-    checkName(name);
-    checkNumber("maxWaitMs", maxWaitMs, atLeastZero);
-    checkNumber("timeoutMs", timeoutMs, aboveZero);
     if (key !== undefined && !isByKey(limiter) && typeof limit !== "function") {
       throw new TypeError(
         "key is for limiters by key, such as KeyedLimiter.create(…) returns; this limiter counts all requests together",
       );
     }
-    if (typeof count !== "function") checkOneOf("count", count, Object.keys(COUNTS));
     this.limiter = limiter;
     this.#name = name;
     this.#longestWaitMs = maxWaitMs;
-    this.#limits = new RequestLimits(limiter, checkClock(clock));
+    this.#limits = new LimitOverride(limiter, clock);
     this.#address = fromAddress({ trustedProxies, ipv6Prefix });
+    const deadline = { timeoutMs, clock };
     const guard = <T>(
       of: keyof LimitOptions,
       call: unknown,
       instead: string,
       read: (value: unknown) => T | undefined,
     ): GuardedCall<T> => {
-      checkFunction(of, call);
       const apply = call as (raw: unknown, request: GatewayRequest) => unknown;
       return guardedCall((request) => apply(request.raw, detachable(request)), {
         name: of,
         instead: `the request ${instead}`,
         read,
-        timeoutMs,
-        clock,
+        ...deadline,
       });
     };
     const deciding = { timeoutMs: timeoutMs + maxWaitMs, clock };
     this.#pipeline = new Pipeline(deciding);
     const isKeyed = isByKey(limiter) || typeof limit === "function";
-    const byAddress: GuardedCall<string> = (request) => this.#address(request);
+    const byAddress: GuardedCall<string> = ({ request }) => this.#address(request);
     if (key !== undefined) this.#key = guard("key", key, "is counted by its address", readKey);
     else if (isKeyed) this.#key = byAddress;
     if (skip !== undefined) this.#skip = guard("skip", skip, "is counted", readSkip);
     if (typeof cost === "function") this.#costOf = guard("cost", cost, "costs 1", readCost);
-    this.#cost = typeof cost === "function" ? 1 : checkNumber("cost", cost, aboveZero);
+    this.#cost = typeof cost === "function" ? 1 : cost;
     this.#usual = this.#newLimit(this.#cost);
     const readLimit = (value: unknown) => this.#limits.read(value);
     if (typeof limit === "function") {
@@ -153,45 +138,46 @@ export class LimitChecker implements Checker {
     } else {
       this.#fixedLimit = readLimit(limit);
     }
-    this.#tryGiven = guardedCall<void, [attempt: () => Maybe<void>]>((_, attempt) => attempt(), {
-      name: "what limit returned",
-      instead: "the request has the limiter's own limit",
-      read: () => {},
-      ...deciding,
-    });
+    this.#tryGiven = guardedCall<void, [attempt: () => MaybePromise<void>]>(
+      (_, attempt) => attempt(),
+      {
+        name: "what limit returned",
+        instead: "the request has the limiter's own limit",
+        read: () => {},
+        ...deciding,
+      },
+    );
     if (count !== "all")
       this.#settling = settling(typeof count === "function" ? count : COUNTS[count]);
   }
 
-  check(request: GatewayRequest, report?: Report): Maybe<CheckResult> {
-    if (this.#skip === undefined) return this.#ask(request, report);
-    return chain(this.#skip(request, report), (skips) =>
-      skips === true ? NO_RULE : this.#ask(request, report),
-    );
+  check(request: GatewayRequest, report?: Report): MaybePromise<CheckResult> {
+    const call: CheckCall = { request, report };
+    if (this.#skip === undefined) return this.#ask(call);
+    return chain(this.#skip(call), (skips) => (skips === true ? NO_RULE : this.#ask(call)));
   }
 
-  #ask(request: GatewayRequest, report: Report | undefined): Maybe<CheckResult> {
-    const key = this.#key?.(request, report);
-    const cost = this.#costOf?.(request, report);
-    const limit = this.#limitOf?.(request, report);
+  #ask(call: CheckCall): MaybePromise<CheckResult> {
+    const key = this.#key?.(call);
+    const cost = this.#costOf?.(call);
+    const limit = this.#limitOf?.(call);
     if (key instanceof Promise || cost instanceof Promise || limit instanceof Promise) {
       return Promise.all([key, cost, limit]).then(([value, permits, most]) =>
-        this.#take(value, permits, most, request, report),
+        this.#take(call, value, permits, most),
       );
     }
-    return this.#take(key, cost, limit, request, report);
+    return this.#take(call, key, cost, limit);
   }
 
   #take(
+    call: CheckCall,
     value: string | undefined,
     cost = this.#cost,
     limit = this.#fixedLimit,
-    request: GatewayRequest,
-    report: Report | undefined,
-  ): Maybe<CheckResult> {
+  ): MaybePromise<CheckResult> {
     if (cost === 0) return NO_RULE;
-    const key = this.#keyFor(value, request);
-    const asked = { request, report, key, cost };
+    const key = this.#key === undefined ? "" : localKey(value, this.#address, call.request);
+    const asked = { call, key, cost };
     if (limit === undefined || limit === null) return this.#takeFrom(this.limiter, asked);
     if (typeof limit !== "number") return this.#takeFromGiven(limit, asked);
     if (limit === 0) return never(key, 0, this.#usual);
@@ -209,8 +195,8 @@ export class LimitChecker implements Checker {
   #takeFromGiven(
     limit: Exclude<RequestLimit, number | null | undefined>,
     asked: Asked,
-  ): Maybe<CheckResult> {
-    const { request, report } = asked;
+  ): MaybePromise<CheckResult> {
+    const { call } = asked;
     let result: (() => LimitVerdict) | undefined;
     const attempt = () =>
       orElse(
@@ -220,13 +206,13 @@ export class LimitChecker implements Checker {
           }),
         (error) => {
           // a client that leaves while its request waits is no failure
-          if (!request.signal?.aborted) throw error;
+          if (!call.request.signal?.aborted) throw error;
           result = () => {
             throw error;
           };
         },
       );
-    return chain(this.#tryGiven(request, report, attempt), () =>
+    return chain(this.#tryGiven(call, attempt), () =>
       result === undefined ? this.#takeFrom(this.limiter, asked) : result(),
     );
   }
@@ -234,11 +220,11 @@ export class LimitChecker implements Checker {
   /** @param ratio how many permits of the limiter are one of the request's */
   #takeFrom(
     source: Limiter | LimiterByKey,
-    { request, report, key, cost }: Asked,
+    { call, key, cost }: Asked,
     ratio = 1,
-  ): Maybe<LimitVerdict> {
+  ): MaybePromise<LimitVerdict> {
     const limit = this.#limitFor((this.#costOf === undefined ? cost : 1) * ratio);
-    const passed = request.onAnswered && this.#settling;
+    const passed = call.request.onAnswered && this.#settling;
     try {
       const charge = {
         limit,
@@ -250,7 +236,7 @@ export class LimitChecker implements Checker {
         passed,
         read: checkDecision,
       };
-      const verdict = this.#pipeline.take(charge, request, report);
+      const verdict = this.#pipeline.take(charge, call);
       if (!(verdict instanceof Promise)) return limitVerdict(verdict, key);
       return verdict.then(
         (known) => limitVerdict(known, key),
@@ -259,11 +245,6 @@ export class LimitChecker implements Checker {
     } catch (error) {
       return this.#refuse(key, limit, error);
     }
-  }
-
-  #keyFor(value: string | undefined, request: GatewayRequest): string {
-    if (this.#key === undefined) return "";
-    return localKey(value, this.#address, request);
   }
 
   /** Refuses a request that could never pass: an error would let it pass. */
@@ -298,13 +279,14 @@ function never(key: string, limit: number, { rule }: Limit): LimitVerdict {
 
 /** Gives the permits back when the request was answered and does not count. */
 function settling(counts: (status: number, raw: unknown) => unknown): Passed {
-  return (_, undo, request, report) => (status) => {
-    const settle = async () => {
-      if (status === undefined) return;
-      const counted = counts(status, request.raw);
-      // a promise, which the types do not allow, must not reject without a handler
-      if (!(isThenable(counted) ? await counted : counted)) await undo();
+  return (_, undo, { request, report }) =>
+    (status) => {
+      const settle = async () => {
+        if (status === undefined) return;
+        const counted = counts(status, request.raw);
+        // a promise, which the types do not allow, must not reject without a handler
+        if (!(isThenable(counted) ? await counted : counted)) await undo();
+      };
+      settle().catch((error: unknown) => report?.(error, request));
     };
-    settle().catch((error: unknown) => report?.(error, request));
-  };
 }
