@@ -2,6 +2,7 @@
 // it costs only the tests that reach it, up to the first that fails.
 
 import { resolve } from "node:path";
+import process from "node:process";
 import { pathToFileURL } from "node:url";
 import { INSTRUMENTER_CONSTANTS } from "@stryker-mutator/api/core";
 import { commonTokens, declareClassPlugin, PluginKind, tokens } from "@stryker-mutator/api/plugin";
@@ -16,7 +17,7 @@ import { register } from "tsx/esm/api";
 const LOOKS = 5;
 const LOOK_MS = 20;
 
-// Captured now, because tests replace the global timers by fake ones.
+// Captured now, because tests replace the global timers by fake ones, and remove `process`.
 const { setTimeout, clearTimeout, setInterval, clearInterval } = globalThis;
 const globals = Object.getOwnPropertyDescriptors(globalThis);
 
