@@ -39,14 +39,15 @@ async function underLoad(limiter: RateLimiter, callers: number, windows: number)
   return { counter, share: counter.acceptedWithin(windows * WINDOW_MS) / (LIMIT * windows) };
 }
 
-test("with the right limit nothing is refused; with an unknown limit at most one burst", async () => {
+test("with the right limit nothing is refused; with an unknown limit at most one burst, two on a busy machine", async () => {
   const [known, unknown] = await Promise.all([
     underLoad(RateLimiter.create(LIMIT, { burstSeconds: 0 }), 10, 2),
     underLoad(RateLimiter.create(2000, { prefilled: true }), 60, 2),
   ]);
   const { refusedAt } = unknown.counter;
   assert.is(known.counter.refused, 0);
-  assert.ok(bursts(refusedAt, WINDOW_MS / 2) <= 1, `${refusedAt.map(Math.round)}`);
+  // a machine that stops for a second delivers two windows at once; sync.test.ts has simulated time, and allows one
+  assert.ok(bursts(refusedAt, WINDOW_MS / 2) <= 2, `${refusedAt.map(Math.round)}`);
   // on a busy machine windows pass unused: the soak checks that nine tenths are used
   for (const { share } of [known, unknown]) assert.ok(share > 0.25, `${share} was used`);
 });
