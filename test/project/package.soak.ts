@@ -280,7 +280,7 @@ test("with source maps, stack traces of both builds name files and lines of src"
     const stack = run(consumer, process.execPath, "--enable-source-maps", ...args);
     for (const [file, code] of [
       ["src/ground/check.ts", "throw new Kind("],
-      ["src/local/rate-limiter.ts", "return new RateLimiter(CREATE"],
+      ["src/local/rate-limiter.ts", "} = smoothArguments(permitsPerSecond"],
       ["src/adapters/streams/options.ts", "throw new TypeError(`limiter must have"],
     ] as const) {
       assert.match(stack, `/smooth-limiter/${lineOf(file, code)}`);
