@@ -56,7 +56,9 @@ export function smoothArguments<O extends SmoothOptions>(
   for (const name of USELESS[which]) {
     // a warm-up of 0 may stand beside `coldFactor`
     if (options[name] === undefined || options.warmupMs === 0) continue;
-    throw new TypeError(`${name} has no effect ${which} a warm-up (warmupMs): leave it out`);
+    throw new TypeError(
+      `${name} has no effect ${which} a warm-up, got warmupMs ${options.warmupMs}: change that, or leave ${name} out`,
+    );
   }
   return { policies: listPolicies(policy), options };
 }

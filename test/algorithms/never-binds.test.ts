@@ -63,7 +63,7 @@ test("create warns once for the same numbers, with the numbers and the fix", asy
   assert.is(name, "SmoothLimiterWarning");
   assert.match(
     message,
-    /"second" \(12 in 1000 ms\).*"minute" \(7 in 60000 ms\).*at most 7 through in that time\. Leave it out/,
+    /"second" \(12 in 1000 ms\).*"minute" \(7 in 60000 ms\).*at most 7 through in that time\. Leave "second" out/,
   );
 });
 

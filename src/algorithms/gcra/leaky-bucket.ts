@@ -72,7 +72,10 @@ function checkNodelay(nodelay: unknown, capacity: number): number {
   if (nodelay === false) return 0;
   const count = nodelay === true && capacity < Infinity ? capacity : nodelay;
   return checkNumber("nodelay", count, {
-    words: `true, false or a finite number from 0 to capacity (${capacity})`,
+    words:
+      capacity < Infinity
+        ? `true, false or a finite number from 0 to capacity (${capacity})`
+        : "false or a finite number from 0 up, since capacity is Infinity",
     holds: (count) => count >= 0 && count <= capacity && count < Infinity,
   });
 }

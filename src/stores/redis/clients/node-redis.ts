@@ -53,13 +53,15 @@ function subscriptionsOf(client: Duplicable): ClientAdapter["subscribe"] {
       // a Cluster needs no connections to the nodes that the subscription does not use
       make: () => client.duplicate({ minimizeConnections: true }),
       open: async (own) => {
+        let failed = () => {};
+        const failure = new Promise<void>((resolve) => {
+          failed = resolve;
+        });
+        // the client reconnects and subscribes again by itself
+        own.on?.("error", () => failed());
         try {
           const connected = own.connect();
-          // the client reconnects and subscribes again by itself
-          const failed = new Promise<void>((resolve) => {
-            own.on?.("error", resolve);
-          });
-          attempt = Promise.race([connected, failed]).catch(() => {});
+          attempt = Promise.race([connected, failure]).catch(() => {});
           await connected;
           if (isEnded) return;
           await own.subscribe(channel, hear);
