@@ -1,4 +1,4 @@
-/** RuleLimiters how many requests of one actor are in progress at once: nginx's `limit_conn`. */
+/** Limits how many requests of one actor are in progress at once: nginx's `limit_conn`. */
 import { type AdaptiveLimit, type Clock, systemClock } from "smooth-limiter";
 import type { Actor } from "../actors/actor.ts";
 import { ADDRESS_OPTIONS, fromAddress } from "../actors/address.ts";

@@ -120,7 +120,7 @@ export type FastifyHook = (
 ) => void;
 
 /**
- * RuleLimiters requests by a limiter, without rules. Called with a limiter, it returns a hook, for a route
+ * Limits requests by a limiter, without rules. Called with a limiter, it returns a hook, for a route
  * or for `addHook`. Registered as a plugin with `{ limiter }`, it limits the whole application, except
  * routes with `config: { rateLimit: false }`; with `config: { rateLimit: { limiter, … } }` a route has options, or a
  * limiter, of its own. One hook in several places is one limit: a request that

@@ -1,4 +1,4 @@
-/** RuleLimiters how many bytes of a response are sent each second: nginx's `limit_rate`. */
+/** Limits how many bytes of a response are sent each second: nginx's `limit_rate`. */
 import {
   type Clock,
   KeyedLimiter,

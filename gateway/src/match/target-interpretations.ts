@@ -113,7 +113,7 @@ export function interpretTarget(
     return partsOf(visible, `${fold(decode(visible))}/${path}/${query}`, known);
   }
   if (startsAtHost(visible, whole, known)) {
-    if (/^[/\\]{2}/.test(path)) return partsOf(visible, `${visible}/${path}`, known);
+    if (/^[/\\]{2}/.test(path)) return partsOf(visible, `${fold(decode(visible))}/${path}`, known);
     const host = hostOf(visible, whole);
     const parts = () => partsOf(whole, `/${host}${path}`, known);
     return { pieces: piecesOf(raw, { host }), parts };

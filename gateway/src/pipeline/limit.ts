@@ -1,6 +1,6 @@
 /**
  * What a pipeline asks of a limit, whatever the limit came from: a rule of a file, or a limiter or a count of
- * connections that was given in one call. RuleLimiters are asked in stages: `Stages`.
+ * connections that was given in one call. Limits are asked in stages: `Stages`.
  */
 import type { Decision, Limiter } from "smooth-limiter";
 import type { Pace } from "../answers/checker.ts";
@@ -21,7 +21,7 @@ export interface Stages<R extends CountedRule = CountedRule> {
 
 export interface SlotLimit<R extends CountedRule = CountedRule> {
   readonly rule: R;
-  /** RuleLimiters with a lower number are asked first: they hold no slots while others are asked that take longer. */
+  /** Limits with a lower number are asked first: they hold no slots while others are asked that take longer. */
   readonly order: number;
   /** Whether a slot is free again after some time: needed where a server does not report the end of a request. */
   readonly endsByItself: boolean;

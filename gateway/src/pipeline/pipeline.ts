@@ -2,7 +2,7 @@
  * Decides a request by the limits that apply to it (`Stages`):
  *
  * 1. **Slots.** A request takes a slot under each limit for connections, or none.
- * 2. **Closed.** RuleLimiters that refuse it whatever was used: a rate of 0, a block, a cost that never passes.
+ * 2. **Closed.** Limits that refuse it whatever was used: a rate of 0, a block, a cost that never passes.
  * 3. **Permits.** `takeFromAll` asks all limits for requests per time: all of them grant it, or none is charged.
  *    A shadow rule never refuses: it is charged if it lets the request pass and the request does pass.
  * 4. **The wait.** A request that must wait passes when the queues of all limits have released it.

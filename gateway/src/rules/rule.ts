@@ -124,7 +124,7 @@ export interface Block {
   readonly mostMs: number;
 }
 
-/** RuleLimiters requests per time. */
+/** Limits requests per time. */
 export interface RequestRule extends AnyRule, Reported, RuleNumbers {
   /** Undefined: it counts requests per time. */
   readonly quotaUnit?: undefined;
@@ -154,12 +154,12 @@ export interface RequestRule extends AnyRule, Reported, RuleNumbers {
   readonly overrides: readonly RuleOverride[];
 }
 
-/** RuleLimiters how many requests are in progress at once. */
+/** Limits how many requests are in progress at once. */
 export interface ConnectionRule extends AnyRule, Reported {
   /** It counts requests in progress. */
   readonly quotaUnit: "concurrent-requests";
   readonly actor: string;
-  /** A request holds one place. */
+  /** A request holds one slot. */
   readonly cost: 1;
   /** How many requests of each actor, a whole number, 1 or more. */
   readonly connections: number;
@@ -185,7 +185,7 @@ export interface RateNumbers {
   readonly afterBytes: number;
 }
 
-/** RuleLimiters the bytes per second of responses: of each one, or of all of an actor together. */
+/** Limits the bytes per second of responses: of each one, or of all of an actor together. */
 export interface RateRule extends AnyRule, RateNumbers {
   /** It counts bytes of responses. */
   readonly quotaUnit: "content-bytes";

@@ -338,6 +338,7 @@ test("a host that is a segment of a rule is also read as the first segment", () 
   for (const host of ["vault", "VAULT", "vault.", "vault.."]) {
     assert.equal(tree.match(`x://${host}/7/secret`), ["pattern"], host);
     assert.equal(tree.match(`x://${host}/secret`), ["path"], host);
+    assert.ok(tree.match(`x://${host}/%2f/secret`)?.includes("path") !== false, `${host}, slashes`);
   }
   assert.equal(tree.match("x://example.com/7/secret"), []);
 });

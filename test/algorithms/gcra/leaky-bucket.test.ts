@@ -174,7 +174,10 @@ numbers("bad numbers are refused", () => {
       { nodelay },
       /^nodelay must be true, false or a finite number from 0 to capacity \(5\), got/,
     ]),
-    [{ capacity: Infinity, nodelay: true }, /^nodelay must be false or a finite number from 0 up, since capacity is Infinity, got true/],
+    [
+      { capacity: Infinity, nodelay: true },
+      /^nodelay must be false or a finite number from 0 up, since capacity is Infinity, got true/,
+    ],
     ...[-1, Infinity, "1", null].map((slack): [object, RegExp] => [{ slack }, /^slack must be/]),
     [{ burst: 1 }, /no "burst"; expected one of permitsPerSecond, capacity, nodelay, slack/],
   ];
