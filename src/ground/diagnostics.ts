@@ -93,6 +93,18 @@ export interface OtherAlgorithmsMessage extends DiagnosticsSource {
   readonly others: readonly string[];
 }
 
+/** The part of a limit that a region may use has changed. */
+export interface FractionMessage extends DiagnosticsSource {
+  /** The name of the region. */
+  readonly region: string;
+  /** The region's part of the limit from now on, from 0 to 1. */
+  readonly fraction: number;
+  /** How much of the limit the region's callers asked for lately; above 1: more than the limit. */
+  readonly demand: number;
+  /** When the part that is on lease ends unless it is renewed, ms from now; 0: there is none. */
+  readonly leaseMs: number;
+}
+
 type Subscriber<Message> = (message: Message, name: string) => void;
 
 /** A channel of `diagnostics_channel`, or a replacement where the platform has none. */
@@ -189,4 +201,6 @@ export const diagnostics = {
   limitIgnored: /* @__PURE__ */ open<LimitIgnoredMessage>("limitIgnored"),
   /** `smooth-limiter:otherAlgorithms`: other code uses the name with other algorithms. Once for each limiter. */
   otherAlgorithms: /* @__PURE__ */ open<OtherAlgorithmsMessage>("otherAlgorithms"),
+  /** `smooth-limiter:fraction`: the part of a limit that a region may use has changed. */
+  fraction: /* @__PURE__ */ open<FractionMessage>("fraction"),
 } as const;

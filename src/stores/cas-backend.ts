@@ -136,7 +136,7 @@ export class CheckedBackend {
   async compareAndSet(
     key: string,
     before: Uint8Array | undefined,
-    { bytes, lifeMs }: Saved,
+    { bytes, lifeMs }: Pick<Saved, "bytes" | "lifeMs">,
     range: TimeRange | undefined,
   ): Promise<boolean> {
     const backend = this.#backend;

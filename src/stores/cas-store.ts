@@ -25,12 +25,15 @@ import {
   type TimeRange,
 } from "./cas-backend.ts";
 import { LastWrites } from "./last-writes.ts";
+import { exchange } from "./ledger.ts";
 import { decodeState, type Saved, StateError, TooLongError } from "./state/bytes.ts";
 import type { Store, StoreReply, StoreRequest } from "./store.ts";
 import { StateTransition, type TransitionOptions } from "./transition.ts";
 
 /** Pauses after a lost race are up to 1 ms, then twice that, and so on up to this. */
 const LONGEST_PAUSE_MS = 64;
+/** A message to a ledger is given up after so many lost races: the next one follows anyway. */
+const MOST_RACES = 16;
 /**
  * The largest accepted difference between the clocks of processes, and between the time of a decision and that of
  * its write without a read, microseconds.
@@ -122,6 +125,20 @@ class CasStore implements Store {
       if (performance.now() + pauseMs >= deadlineMs) throw tooLate(key, races + 1);
       await pause(pauseMs);
     }
+  }
+
+  async exchange(key: string, message: readonly string[]): Promise<string> {
+    for (let races = 0; races < MOST_RACES; races++) {
+      const [before, now] = await this.#backend.read(key, undefined);
+      const text = before && new TextDecoder().decode(before);
+      const { reply, record, lifeMs } = exchange(text, message, Math.floor(now / 1000));
+      if (record === undefined) return reply;
+      const bytes = new TextEncoder().encode(record);
+      if (await this.#backend.compareAndSet(key, before, { bytes, lifeMs }, undefined))
+        return reply;
+      await pause(Math.random() * Math.min(LONGEST_PAUSE_MS, 2 ** races));
+    }
+    throw tooLate(key, MOST_RACES);
   }
 
   /** Returns the state that is probably in the store, and the time that it probably is there. */

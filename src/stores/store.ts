@@ -6,6 +6,7 @@ import type { Quota } from "../algorithms/algorithm.ts";
 import type { Amount } from "../ground/permits.ts";
 import type { BatchCounters, BatchId } from "./batch-id.ts";
 import type { Breaker } from "./breaker.ts";
+import type { Exchange } from "./ledger.ts";
 import type { ProcessCounter } from "./process-counter.ts";
 
 /** Where shared limiters keep their states: `casStore` and `memoryStore` make one. */
@@ -47,6 +48,8 @@ export interface Store {
    * `instances: "auto"` is rejected.
    */
   processes?(key: string): ProcessCounter;
+  /** Exchanges a message with the ledger of a limit that is divided among regions; absent: it keeps no ledgers. */
+  exchange?: Exchange;
   /** Returns the place of a limiter's state; absent: it cannot be combined with others. */
   location?(key: string): StateLocation;
 }

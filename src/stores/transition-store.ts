@@ -4,6 +4,7 @@
  */
 import { unixMicros } from "../ground/clock.ts";
 import { type BatchId, LostReplyError } from "./batch-id.ts";
+import { exchange } from "./ledger.ts";
 import type { Saved } from "./state/bytes.ts";
 import {
   type Answer,
@@ -37,6 +38,8 @@ interface Opened {
 export class TransitionStore {
   readonly #now: () => number;
   readonly #saved = new Map<string, Kept>();
+  /** The records of ledgers. */
+  readonly #records = new Map<string, { readonly text: string; readonly expiresAt: number }>();
 
   /** The texts under the keys in which limits are kept. */
   readonly limits = new Map<string, string>();
@@ -57,6 +60,18 @@ export class TransitionStore {
   /** Removes all states. */
   clear(): void {
     this.#saved.clear();
+    this.#records.clear();
+  }
+
+  exchange(key: string, message: readonly string[]): string {
+    const now = this.#now();
+    const known = this.#records.get(key);
+    const text = known !== undefined && known.expiresAt > now ? known.text : undefined;
+    const { reply, record, lifeMs } = exchange(text, message, Math.floor(now / 1000));
+    if (record !== undefined) {
+      this.#records.set(key, { text: record, expiresAt: now + lifeMs * 1000 });
+    }
+    return reply;
   }
 
   /** Like `run` of a store, but synchronous. */

@@ -127,6 +127,11 @@ export class MemoryStore implements Store, CombiningStore {
     return this.#store.runBatch(key, declared, requests, now, [], batchId);
   }
 
+  async exchange(key: string, message: readonly string[]): Promise<string> {
+    await this.#journey();
+    return this.#store.exchange(key, message);
+  }
+
   location(key: string): StateLocation {
     return this.#location(key, []);
   }

@@ -4,6 +4,7 @@ import {
   coldTwins,
   combined as combinedLua,
   hot as hotLua,
+  ledger as ledgerLua,
   many as manyLua,
   one as oneLua,
   processes as processesLua,
@@ -55,11 +56,15 @@ function keyScript(name: string, head: string, hot: HotPath, made: string, run: 
 }
 
 /** The script that counts processes. */
-export const processScript: KeyScript = processesScript();
+export const processScript: KeyScript = bareScript("processes", processesLua);
 
-function processesScript(): KeyScript {
-  const [head = "", run = ""] = processesLua.split("--> run\n");
-  return keyScript("smoothLimiter:processes", head, { make: "", args: "", key: "" }, "", run);
+/** The script that exchanges messages with the ledger of a divided limit. */
+export const ledgerScript: KeyScript = bareScript("ledger", ledgerLua);
+
+/** Returns a script without algorithms. */
+function bareScript(name: string, lua: string): KeyScript {
+  const [head = "", run = ""] = lua.split("--> run\n");
+  return keyScript(`smoothLimiter:${name}`, head, { make: "", args: "", key: "" }, "", run);
 }
 
 /** Returns the script for requests to several limiters each, with algorithms among these. */

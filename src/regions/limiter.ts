@@ -1,0 +1,261 @@
+/** The limiters of one region: every verb asks the region's own part first, and then the reserve in its store, if it has one. */
+import type {
+  Decision,
+  RemoteLimiter,
+  Reservation,
+  ShareOptions,
+  TryOptions,
+  WaitOptions,
+} from "../api/limiter-api.ts";
+import { isTryOptions } from "../api/options.ts";
+import type { OutageStats, RemoteStats, StoreState } from "../api/outage-stats.ts";
+import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
+import { asyncDispose } from "../ground/dispose.ts";
+import { LimiterClosedError, StoreUnavailableError } from "../ground/errors.ts";
+import type { Permits } from "../ground/permits.ts";
+import { AT_ONCE } from "../local/queueing-limiter.ts";
+import { UNKNOWN } from "../queue/supply.ts";
+import type { Policies } from "../stores/policies.ts";
+import type { Member, Part } from "./member.ts";
+
+const GRANTED = Promise.resolve(true);
+
+/** What the limiters of all keys of a region share. */
+export interface Region {
+  readonly name: string;
+  readonly member: Member;
+  /** The reserve of the region, where it is in a store; with a key: the reserve of that key. */
+  reserve(key: string | undefined): RemoteLimiter | undefined;
+  partOf(key: string | undefined): Part;
+  readonly stats: OutageStats;
+  /** @param policies absent: the declared ones */
+  update(policies?: Policies): Promise<void>;
+  /** Ends the calls that wait for the key. */
+  dismiss(key: string | undefined): void;
+}
+
+/** The limiter of one region, for one key or for the limit without a key. */
+export class PartLimiter implements RemoteLimiter {
+  protected readonly region: Region;
+  readonly #key: string | undefined;
+
+  constructor(region: Region, key: string | undefined) {
+    this.region = region;
+    this.#key = key;
+  }
+
+  get #part(): Part {
+    return this.region.partOf(this.#key);
+  }
+
+  get #reserve(): RemoteLimiter | undefined {
+    return this.region.reserve(this.#key);
+  }
+
+  /** The part of the limit that this region may use now, from 0 to 1; without what it has in a store. */
+  get fraction(): number {
+    return this.#part.fraction;
+  }
+
+  acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
+    return this.#try(() => {
+      const part = this.#open(permits);
+      const own = () => part.limiter.acquire(permits, options);
+      if (this.#reserve === undefined) {
+        const granted = own();
+        return granted === AT_ONCE ? granted : this.#waits(part, permits, granted);
+      }
+      if (part.limiter.tryAcquire(permits)) return AT_ONCE;
+      return this.#waits(
+        part,
+        permits,
+        this.#shortest(part, permits, own, (reserve) => reserve.acquire(permits, options), 0),
+      );
+    });
+  }
+
+  tryAcquire(permits?: Permits | TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
+  tryAcquire(first: Permits | TryOptions = 1, wait?: number | TryOptions): Promise<boolean> {
+    return this.#try(() => {
+      const [permits, longest] = isTryOptions(first) ? [1, first] : [first as Permits, wait];
+      const part = this.#open(permits);
+      if (longest === undefined) {
+        if (part.limiter.tryAcquire(permits)) return GRANTED;
+        this.region.member.lack(part);
+        return this.#reserve?.tryAcquire(permits) ?? Promise.resolve(false);
+      }
+      const own = () => part.limiter.tryAcquire(permits, longest);
+      const answer =
+        this.#reserve === undefined
+          ? own()
+          : this.#shortest(
+              part,
+              permits,
+              own,
+              (reserve) => reserve.tryAcquire(permits, longest),
+              true,
+            );
+      return this.#waits(part, permits, answer);
+    });
+  }
+
+  reserve(permits: Permits = 1, options?: ShareOptions): Promise<Reservation> {
+    return this[reserveAwaited](permits, undefined, options);
+  }
+
+  // each is accounted like a caller that waits, because a smaller part delays it
+  [reserveAwaited](
+    permits: Permits,
+    sequence?: RequestSequence,
+    options?: ShareOptions,
+  ): Promise<Reservation> {
+    return this.#try(async () => {
+      const part = this.#open(permits);
+      const own = async () => part.limiter[reserveAwaited](permits, sequence, options);
+      const waitMs = part.limiter.peek(permits, options).waitMs;
+      if (waitMs > 0) this.region.member.lack(part);
+      const reserve = this.#reserve;
+      if (waitMs <= 0 || reserve === undefined) return own();
+      const there = await reserve.peek(permits, options);
+      return there.waitMs < waitMs ? reserve.reserve(permits, options) : own();
+    });
+  }
+
+  decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
+    return this.#try(() => this.#answer(permits, (limiter) => limiter.decide(permits, options)));
+  }
+
+  peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
+    return this.#try(() => this.#answer(permits, (limiter) => limiter.peek(permits, options)));
+  }
+
+  /** Asks the part, and if it refuses the reserve; returns the decision with the shorter wait. */
+  async #answer(
+    permits: Permits,
+    ask: (
+      limiter: Pick<RemoteLimiter, "decide" | "peek"> | Part["limiter"],
+    ) => Decision | Promise<Decision>,
+  ): Promise<Decision> {
+    const part = this.#open(permits);
+    const own = finite(await ask(part.limiter));
+    if (own.allowed) return own;
+    this.region.member.lack(part);
+    const reserve = this.#reserve;
+    if (reserve === undefined) return own;
+    const other = await ask(reserve);
+    return other.allowed || other.waitMs <= own.waitMs ? other : own;
+  }
+
+  charge(permits: Permits): Promise<void> {
+    return this.#try(async () => this.#open(permits).limiter.charge(permits));
+  }
+
+  refund(permits: Permits): Promise<void> {
+    return this.#try(async () => this.#open(permits).limiter.refund(permits));
+  }
+
+  pause(ms: number): Promise<void> {
+    return this.#try(async () => {
+      this.#open().limiter.pause(ms);
+      await this.#reserve?.pause(ms);
+    });
+  }
+
+  reset(): Promise<void> {
+    return this.#try(async () => {
+      this.#open().limiter.reset();
+      await this.#reserve?.reset();
+    });
+  }
+
+  /** Gives this process other numbers; the other regions keep theirs until they are told. */
+  update(policies: Policies): Promise<void> {
+    return this.#try(async () => {
+      this.#open();
+      await this.region.update(policies);
+    });
+  }
+
+  /** Goes by the declared numbers again. */
+  resetPolicies(): Promise<void> {
+    return this.#try(async () => {
+      this.#open();
+      await this.region.update();
+    });
+  }
+
+  /** Whether the home answered the last message; or `"closed"`. */
+  get state(): StoreState {
+    return this.region.member.isClosed ? "closed" : this.region.stats.state;
+  }
+
+  /** The counters of all keys together, and the outages of the home. */
+  get stats(): RemoteStats {
+    return this.region.stats.stats;
+  }
+
+  /** Ends the calls that wait in this limiter with a LimiterClosedError. */
+  async close(): Promise<void> {
+    this.region.dismiss(this.#key);
+  }
+
+  [asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** Checks that the limiter is open, ends a lease that is over, and counts the request as demand. */
+  #open(permits?: Permits): Part {
+    const { member, name } = this.region;
+    if (member.isClosed) throw new LimiterClosedError(name);
+    const part = this.#part;
+    if (part.isLapsed) member.lapse(part);
+    if (permits !== undefined) part.asked(part.queue.supply.amount(permits));
+    return part;
+  }
+
+  /** Counts the caller among those that wait, which are demand in the next interval too. */
+  #waits<T>(part: Part, permits: Permits, answer: Promise<T>): Promise<T> {
+    const cost = part.costOf(part.queue.supply.amount(permits));
+    part.waiting += cost;
+    this.region.member.lack(part);
+    const done = () => {
+      part.waiting = Math.max(0, part.waiting - cost);
+    };
+    answer.then(done, done);
+    return answer;
+  }
+
+  /** Takes the permits from the reserve if they are there now; else waits where the wait is shorter. */
+  async #shortest<T>(
+    part: Part,
+    permits: Permits,
+    own: () => Promise<T>,
+    other: (reserve: RemoteLimiter) => Promise<T>,
+    granted: T,
+  ): Promise<T> {
+    const reserve = this.#reserve;
+    if (reserve === undefined) return own();
+    try {
+      const there = await reserve.decide(permits);
+      if (there.allowed) return granted;
+      if (there.waitMs < part.limiter.peek(permits).waitMs) return await other(reserve);
+    } catch (error) {
+      if (!(error instanceof StoreUnavailableError) || part.fraction === 0) throw error;
+    }
+    return own();
+  }
+
+  #try<T>(run: () => Promise<T>): Promise<T> {
+    try {
+      return run();
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+}
+
+/** It is not known when a request can be granted that depends on other regions: as far as is known, never. */
+function finite(decision: Decision): Decision {
+  return decision.waitMs < UNKNOWN / 1e6 ? decision : { ...decision, waitMs: Infinity };
+}

@@ -1,0 +1,545 @@
+/**
+ * A member of a divided limit: a region or a process, and its parts of the limit of each key.
+ *
+ * A key that the reserve alone serves costs nothing. The first call that has to wait, or is refused, makes it hot: from
+ * then on it exchanges one message with the ledger in each interval, until its demand has been below the reserve for
+ * some intervals and its part is given back. Messages for several keys share a call.
+ *
+ * The order makes it safe. A member that must shrink does so first, and says it then. A member grows when the ledger has
+ * said so. A lease counts from when the message was sent, by the member's own clock, so it ends here before it ends in
+ * the ledger. A reply to any message but the last one changes nothing.
+ *
+ * A member shrinks no further than others lack, and by its own part of that: parts follow the demand without swinging,
+ * and stay where nobody would gain. While a member lacks permits it sends three messages in an interval.
+ */
+import type { Policy } from "../algorithms/algorithm.ts";
+import type { CallOrder, CheckedOptions } from "../api/options.ts";
+import type { OutageStats } from "../api/outage-stats.ts";
+import type { Clock, Timer } from "../ground/clock.ts";
+import { diagnostics } from "../ground/diagnostics.ts";
+import type { Amount } from "../ground/permits.ts";
+import { QueueingLimiter } from "../local/queueing-limiter.ts";
+import { MonotonicTime } from "../queue/monotonic-time.ts";
+import { orderIn } from "../queue/order.ts";
+import { PermitQueue } from "../queue/permit-queue.ts";
+import {
+  type Exchange,
+  type LedgerRecord,
+  readLedger,
+  WHOLE,
+  writeMessage,
+} from "../stores/ledger.ts";
+import type { PolicyList } from "../stores/policies.ts";
+import { move, PartState, partsOf, type Validity } from "./part-state.ts";
+import { waterFill } from "./water-fill.ts";
+
+/** A part is never smaller: a state at a rate of 0 would not know its debts. */
+const LEAST = 1e-9;
+/** Timers are as exact as this, ms: a sum of times may be greater by a rounding. */
+const MICROSECOND = 0.001;
+/** The ledger's leases are longer by this factor, for clocks that run at different speeds. */
+const DRIFT = 1.1;
+/** A member that lacks permits, or has just become hot, waits for this part of an interval. */
+const SOON = 1 / 3;
+/** The demand of a key that has become hot is counted for this part of an interval before it is told. */
+const FIRST = 0.15;
+/** After so many such messages in a row it is as patient as the others: what it lacks is not there. */
+const MOST_SOON = 6;
+/** A key whose demand was below the reserve for so many intervals gives its part back. */
+const IDLE_INTERVALS = 3;
+/** Changes by less than this factor of the part are not worth a message; from the other on they are urgent. */
+const NOTICEABLE = 0.01;
+const URGENT = 0.1;
+/** More demand than this is no more urgent, in limits. */
+const MOST_DEMAND = 16;
+/** The record by which a member learns when the ledger was created is kept for so long, ms: 30 days. */
+const ROOT_MS = 30 * 24 * 3_600_000;
+/** How many messages may be unanswered before no further ones are sent. */
+const MOST_UNANSWERED = 8;
+
+export interface MemberOptions {
+  readonly name: string;
+  readonly region: string;
+  /** The weights of the regions, by name. */
+  readonly weights: ReadonlyMap<string, number>;
+  /** Of the whole limit; `update` replaces them. */
+  policies: PolicyList;
+  readonly exchange: Exchange;
+  /** The key of the ledger's records, with its prefix. */
+  readonly ledgerKey: string;
+  /** The part that needs no lease, in `WHOLE`; 0 where the region's processes share it in a store. */
+  readonly base: number;
+  /** Demand up to this needs no lease. */
+  readonly reserved: number;
+  /** What is on lease altogether. */
+  readonly pool: number;
+  readonly everyMs: number;
+  readonly leaseMs: number;
+  readonly clock: Clock;
+  readonly maxWaiting: number;
+  readonly onFull: CheckedOptions["onFull"];
+  readonly order: CallOrder | undefined;
+  readonly stats: OutageStats;
+}
+
+/** The part of the limit of one key. */
+export class Part implements Validity {
+  /** Undefined for the limiter without a key. */
+  readonly key: string | undefined;
+  readonly limiter: QueueingLimiter;
+  readonly queue: PermitQueue;
+  readonly #state: PartState;
+  readonly #options: MemberOptions;
+  /** Permits a ms of the whole limit, by policy. */
+  #rates: readonly number[];
+  /** Read by the state, written by the clock that it is read with. */
+  isOver = false;
+
+  /** What is on lease, in `WHOLE`, and until when, ms of the clock. */
+  held = 0;
+  lapseMs = Infinity;
+  /** Fresh pieces that were released and not acknowledged. */
+  freed = 0;
+  want = 0;
+  number = 0;
+  seq = 0;
+  rows: LedgerRecord["rows"] = [];
+
+  /** When the next message is due; `Infinity` while the key is cold. */
+  nextMs = Infinity;
+  /** Half-way to the next message, where the demand that it states begins to be counted. */
+  isHalfway = false;
+  soon = 0;
+  idle = 0;
+  /** Demand, in ms of the whole limit: since when it is counted, and what was asked for since; what waits. */
+  #sinceMs: number;
+  #asked = 0;
+  #waited = 0;
+  waiting = 0;
+  /** The estimate, in `WHOLE`. */
+  demand = 0;
+
+  constructor(key: string | undefined, options: MemberOptions) {
+    const { clock, policies, name, base, stats } = options;
+    this.key = key;
+    this.#options = options;
+    const watched: Clock = {
+      now: () => {
+        const now = clock.now();
+        if (now >= this.lapseMs) this.isOver = true;
+        return now;
+      },
+      wakeAt: (timeMs, wake) => clock.wakeAt(timeMs, wake),
+      epochMs: clock.epochMs ?? 0,
+    };
+    this.isOver = base === 0;
+    const time = new MonotonicTime(
+      watched,
+      () => this.queue.rearm(),
+      (by) => this.queue.rebase(by),
+    );
+    const part = Math.max(LEAST, base / WHOLE);
+    this.#state = PartState.open(policies, part, this, time.last, time.epoch);
+    const order = orderIn(options);
+    this.queue = new PermitQueue(time, this.#state, order);
+    const { maxWaiting, onFull } = options;
+    this.limiter = new QueueingLimiter(
+      this.queue,
+      policies,
+      { name, maxWaiting, onFull, order },
+      undefined,
+      stats.callStats(policies.names, key),
+    );
+    this.#rates = ratesOf(policies.list);
+    this.#sinceMs = clock.now();
+  }
+
+  /** The part that may be used now, from 0 to 1. */
+  get fraction(): number {
+    return (this.#options.base + this.held) / WHOLE;
+  }
+
+  get isHot(): boolean {
+    return this.nextMs < Infinity;
+  }
+
+  /** Whether its lease is over, and it has not been ended yet. */
+  get isLapsed(): boolean {
+    return this.isOver && this.held > 0;
+  }
+
+  /** Returns for how many ms the whole limit has to work for a request. */
+  costOf(amount: Amount): number {
+    if (typeof amount === "number") return amount / (this.#rates[0] ?? 1);
+    return this.#rates.reduce((most, rate, i) => Math.max(most, (amount[i] ?? 0) / rate), 0);
+  }
+
+  /** Counts a request as demand. */
+  asked(amount: Amount): void {
+    this.#asked += this.costOf(amount);
+  }
+
+  /** Whether nothing would be lost if the key were forgotten. */
+  isForgettable(now: number): boolean {
+    if (this.isHot || this.held > 0 || this.waiting > 0 || !this.queue.isIdle) return false;
+    return (
+      this.#state.lifetime(this.queue.last) <= 0 && now - this.#sinceMs > this.#options.everyMs
+    );
+  }
+
+  /** Ends the interval: estimates the demand of its callers. */
+  measure(now: number): void {
+    const { everyMs } = this.#options;
+    const elapsed = now - this.#sinceMs;
+    // too short to tell: a message that follows another one at once says the same
+    if (elapsed < (everyMs * FIRST) / 2) return;
+    const newest = Math.min(MOST_DEMAND, (this.#asked + this.#waited) / elapsed) * WHOLE;
+    this.demand = Math.round(newest);
+    this.count(now);
+  }
+
+  /** Counts demand from now on. */
+  count(now: number): void {
+    this.#sinceMs = now;
+    this.#asked = 0;
+    this.#waited = this.waiting;
+  }
+
+  /** Uses `held` pieces from now on. @param fresh how many of those that come are fresh */
+  change(held: number, fresh: number): void {
+    if (held === this.held && !this.isOver) return;
+    const { policies, base, clock, name, region } = this.#options;
+    const from = Math.max(LEAST, this.fraction);
+    this.held = held;
+    const to = Math.max(LEAST, this.fraction);
+    this.isOver = base + held === 0;
+    this.queue.change((state, now, epoch) => {
+      const part = state as PartState;
+      const freed = move(part, policies.list, { from, to, fresh: fresh / WHOLE }, now, epoch);
+      if (part === this.#state) this.freed += Math.floor(freed * WHOLE);
+    });
+    const { key, fraction } = this;
+    const channel = diagnostics.fraction;
+    if (!channel.hasSubscribers) return;
+    const leaseMs = held === 0 ? 0 : Math.max(0, this.lapseMs - clock.now());
+    const source = { limiter: name, ...(key === undefined ? {} : { key }) };
+    const message = { ...source, region, fraction, demand: this.demand / WHOLE, leaseMs };
+    queueMicrotask(() => channel.publish(message));
+  }
+
+  /** Goes by the numbers in force from now on. */
+  renumber(): void {
+    const { list } = this.#options.policies;
+    const part = Math.max(LEAST, this.fraction);
+    this.queue.resize(partsOf(list, part));
+    this.#state.renumber(list);
+    this.#rates = ratesOf(list);
+  }
+
+  /** Ends the lease: what was on lease is not used any more. */
+  lapse(): void {
+    this.lapseMs = Infinity;
+    this.isOver = true;
+    this.change(0, 0);
+    this.freed = 0;
+  }
+
+  /** How long the state of a part may matter: a piece is fresh after that, ms. */
+  get keepMs(): number {
+    const { list } = this.#options.policies;
+    const horizons = list.map((policy) => {
+      const state = policy.algorithm.start(policy, 0);
+      policy.algorithm.take(
+        policy,
+        state,
+        0,
+        Math.max(Number.MIN_VALUE, policy.algorithm.bound(policy, 0, 0)),
+      );
+      return policy.algorithm.lifetime(policy, state, 0) / 1000;
+    });
+    return Math.ceil(Math.min(ROOT_MS, Math.max(0, ...horizons.filter(Number.isFinite))));
+  }
+}
+
+function ratesOf(policies: readonly Policy[]): readonly number[] {
+  return policies.map((policy) => {
+    const { algorithm } = policy;
+    const { limit, windowMs } = algorithm.quota(policy, algorithm.start(policy, 0), 0);
+    return windowMs > 0 ? limit / windowMs : Infinity;
+  });
+}
+
+export class Member {
+  readonly #options: MemberOptions;
+  readonly #id = crypto.randomUUID().replaceAll("-", "").slice(0, 12);
+  readonly #hot = new Set<Part>();
+  /** When the ledger was created, by its own clock; 0: not known. */
+  #created = 0;
+  #rootNumber = 0;
+  /** How many rounds have had no reply, and when the last one was sent. */
+  #unanswered = 0;
+  #sentMs = -Infinity;
+  #timer: Timer | undefined;
+  #timerAt = Infinity;
+  #isClosed = false;
+
+  constructor(options: MemberOptions) {
+    this.#options = options;
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Learns when the ledger was created, so that a key that becomes hot later need not wait for that. */
+  greet(): void {
+    if (this.#rootNumber === 0) this.#sendRoot();
+  }
+
+  /** A request of the part could not be granted at once. */
+  lack(part: Part): void {
+    if (this.#isClosed || part.isHot) return;
+    const now = this.#options.clock.now();
+    part.count(now);
+    part.nextMs = now + this.#options.everyMs * FIRST;
+    part.soon = 0;
+    part.idle = 0;
+    this.#hot.add(part);
+    // after this tick: requests of one tick make one demand
+    queueMicrotask(() => this.#arm());
+  }
+
+  /** Ends the lease of a part whose time is over. */
+  lapse(part: Part): void {
+    part.lapse();
+    this.#arm();
+  }
+
+  /** Gives all parts back, and ends all timers. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    for (const part of this.#hot) {
+      if (part.held > 0 || part.want > 0) {
+        part.change(0, 0);
+        part.want = 0;
+        this.#send(part, this.#options.clock.now());
+      }
+      part.nextMs = Infinity;
+    }
+    this.#hot.clear();
+    this.#timer?.cancel();
+  }
+
+  /** Sets the timer to the next message or the next end of a lease. */
+  #arm(): void {
+    let at = Infinity;
+    let isAwaited = false;
+    for (const part of this.#hot) {
+      at = Math.min(at, part.nextMs, part.lapseMs);
+      isAwaited ||= part.waiting > 0;
+    }
+    if (this.#isClosed) return;
+    if (at !== this.#timerAt || this.#timer === undefined || isAwaited) {
+      this.#timer?.cancel();
+      this.#timerAt = at;
+      this.#timer = at === Infinity ? undefined : this.#options.clock.wakeAt(at, this.#wake);
+      if (!isAwaited) this.#timer?.unref?.();
+    }
+  }
+
+  readonly #wake = (): void => {
+    this.#timer = undefined;
+    const { clock, everyMs } = this.#options;
+    const now = clock.now() + MICROSECOND;
+    // keys that are due soon go along, so that all share a call from then on
+    const due = now + everyMs / 10;
+    let isSent = false;
+    for (const part of this.#hot) {
+      if (part.lapseMs <= now) part.lapse();
+      if (part.nextMs > due || (!isSent && part.nextMs > now)) continue;
+      if (part.isHalfway) {
+        part.isHalfway = false;
+        part.count(now);
+        part.nextMs = now + everyMs * (0.4 + Math.random() / 20);
+        continue;
+      }
+      if (!isSent && !this.#begins(now)) break;
+      isSent = true;
+      this.#round(part, now);
+    }
+    this.#arm();
+  };
+
+  /** Begins a round of messages; without, if too many rounds hang: the ledger is asked again in the next interval. */
+  #begins(now: number): boolean {
+    const { everyMs, leaseMs } = this.#options;
+    if (this.#unanswered >= MOST_UNANSWERED && now - this.#sentMs < leaseMs) {
+      for (const part of this.#hot) part.nextMs = Math.max(part.nextMs, now + everyMs);
+      return false;
+    }
+    this.#sendRoot();
+    return true;
+  }
+
+  #round(part: Part, now: number): void {
+    const { everyMs, reserved } = this.#options;
+    part.measure(now);
+    part.idle = part.demand > reserved ? 0 : part.idle + 1;
+    if (part.idle >= IDLE_INTERVALS) {
+      if (part.held === 0 && part.want === 0) {
+        part.nextMs = Infinity;
+        this.#hot.delete(part);
+        return;
+      }
+      part.want = 0;
+      part.change(0, 0);
+    } else {
+      part.want = Math.max(part.held, this.#target(part));
+    }
+    this.#send(part, now);
+    part.nextMs = now + everyMs / 2;
+    part.isHalfway = true;
+  }
+
+  /** What the member would hold if nobody had to be asked; others may want less. */
+  #target(part: Part): number {
+    const own = part.rows.findIndex(({ id }) => id === this.#id);
+    const targets = this.#targets(part, own);
+    return Math.min(this.#options.pool, Math.floor(targets.at(own) ?? 0));
+  }
+
+  /** The parts that all members should have; the last one is this member's if it has no row yet. */
+  #targets(part: Part, own: number): readonly number[] {
+    const { pool, weights, region, base } = this.#options;
+    const members = part.rows.map((row) => ({ region: row.region, demand: row.demand }));
+    const mine = { region: encodeURIComponent(region), demand: Math.max(0, part.demand - base) };
+    if (own >= 0) members[own] = mine;
+    else members.push(mine);
+    const counts = new Map<string, number>();
+    for (const member of members) counts.set(member.region, (counts.get(member.region) ?? 0) + 1);
+    const vessels = members.map((member) => ({
+      demand: member.demand,
+      weight: (weights.get(member.region) ?? 1) / (counts.get(member.region) ?? 1),
+    }));
+    return waterFill(pool, vessels);
+  }
+
+  #sendRoot(): void {
+    this.#rootNumber += 1;
+    const { exchange, ledgerKey, clock } = this.#options;
+    this.#unanswered += 1;
+    this.#sentMs = clock.now();
+    const message = this.#message({ number: this.#rootNumber, keepMs: ROOT_MS, since: 0 });
+    call(exchange, ledgerKey, message).then(
+      (reply) => {
+        this.#unanswered = 0;
+        this.#options.stats.answered();
+        if (reply === "late") return;
+        const { created } = readLedger(reply.slice(reply.indexOf("\n") + 1));
+        if (created > this.#created) this.#created = created;
+      },
+      (error) => {
+        this.#unanswered = 0;
+        this.#options.stats.lost(error);
+      },
+    );
+  }
+
+  #send(part: Part, now: number): void {
+    const { exchange, ledgerKey, base } = this.#options;
+    const { key = "", held, freed, want, seq, keepMs } = part;
+    part.number += 1;
+    const { number } = part;
+    const demand = Math.max(0, part.demand - base);
+    const since = this.#created;
+    const message = this.#message({ number, seq, since, held, fresh: freed, want, demand, keepMs });
+    call(exchange, `${ledgerKey}[${key}`, message).then(
+      (reply) => {
+        if (number !== part.number) return;
+        part.freed = Math.max(0, part.freed - freed);
+        this.#replied(part, reply, now);
+      },
+      // the next message says the same
+      () => {},
+    );
+  }
+
+  #message(numbers: {
+    readonly number: number;
+    readonly keepMs: number;
+    readonly since: number;
+    readonly seq?: number;
+    readonly held?: number;
+    readonly fresh?: number;
+    readonly want?: number;
+    readonly demand?: number;
+  }): readonly string[] {
+    const { region, everyMs, leaseMs, pool } = this.#options;
+    const none = { seq: 0, held: 0, fresh: 0, want: 0, demand: 0 };
+    const times = { leaseMs: Math.ceil(leaseMs * DRIFT), gapMs: Math.ceil(everyMs), pool };
+    const id = this.#id;
+    return writeMessage({ ...none, ...numbers, ...times, id, region: encodeURIComponent(region) });
+  }
+
+  #replied(part: Part, reply: string, sentMs: number): void {
+    if (this.#isClosed || reply === "late") return;
+    const { clock, leaseMs, everyMs } = this.#options;
+    const end = reply.indexOf("\n");
+    const [held = 0, fresh = 0] = reply.slice(0, end).split(" ").map(Number);
+    const record = readLedger(reply.slice(end + 1));
+    const now = clock.now();
+    if (sentMs + leaseMs <= now) return;
+    part.seq = record.seq;
+    part.rows = record.rows;
+    part.lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
+    part.change(held, fresh);
+    const excess = this.#excess(part);
+    if (excess > 0) {
+      part.change(part.held - excess, 0);
+      part.want = part.held;
+      part.nextMs = now;
+      part.isHalfway = false;
+      if (excess > part.held * URGENT) part.soon = 1;
+    } else if (part.soon < MOST_SOON && (part.soon > 0 || this.#lacks(part))) {
+      part.soon += 1;
+      part.nextMs = sentMs + everyMs * SOON;
+      part.isHalfway = false;
+    } else if (!this.#lacks(part)) {
+      part.soon = 0;
+    }
+    this.#arm();
+  }
+
+  #lacks(part: Part): boolean {
+    return part.idle === 0 && this.#target(part) - part.held > part.held * URGENT + 1;
+  }
+
+  /** Returns how many pieces the member has to give to others: its part of what they lack. */
+  #excess(part: Part): number {
+    const own = part.rows.findIndex(({ id }) => id === this.#id);
+    const targets = this.#targets(part, own);
+    let lacking = 0;
+    let excesses = 0;
+    let taken = 0;
+    let mine = 0;
+    for (const [i, row] of part.rows.entries()) {
+      const has = row.held + row.gift + row.promised;
+      const target = targets[i] ?? 0;
+      taken += has;
+      if (i !== own) lacking += Math.max(0, Math.min(target, row.want) - has);
+      const excess = Math.max(0, has - target);
+      excesses += excess;
+      if (i === own) mine = excess;
+    }
+    const missing = lacking - Math.max(0, this.#options.pool - taken);
+    if (missing <= 0 || mine === 0) return 0;
+    const excess = Math.floor(Math.min(mine, (missing * mine) / excesses));
+    return excess > part.held * NOTICEABLE + 1 ? Math.min(excess, part.held) : 0;
+  }
+}
+
+/** An exchange that throws is one that fails. */
+async function call(exchange: Exchange, key: string, message: readonly string[]): Promise<string> {
+  return exchange(key, message);
+}

@@ -1,0 +1,254 @@
+/**
+ * The state of one region's part of a limit, and the move to another part.
+ *
+ * Promise: all parts together keep the bound of the whole limit, however often they are moved. Think of the limit as a
+ * great many equal pieces, each with the same small part of the permits, and each keeping the algorithm's bound. A region
+ * holds some of them. If a piece moves with its state, the bound holds whoever holds it. So a move needs no term
+ * of its own in the bound; it only must not create permits:
+ *
+ * - A region that gets pieces gets them *used*, with no permit left: its own permits stay what they were, and only their
+ *   rate and capacity grow. A piece of which no permit was used (`fresh`) comes with its permits.
+ * - A region that gives pieces away gives fresh ones first, as many as it has; the others take what was used with them.
+ * - A debt (a request that was granted before it was paid for) stays, in permits: at a lower rate it lasts longer.
+ *
+ * In numbers, with capacity C, a move from part p to part q, and d permits lacking to be full:
+ *
+ *   grow:    lacking = d + (q - p - fresh) C
+ *   shrink:  fresh = what is left, at most p - q;  lacking = C q - (what is left - C fresh)
+ *
+ * Example: 100 permits a second, burst 100, part 0.5 with 30 of 50 permits left. It shrinks to 0.2: pieces with
+ * 0.3 x 100 permits go, all of them fresh; none of its permits is left. Another region grows from 0.1 to 0.4 with 5 of
+ * 10 left: it has 35 of 40.
+ *
+ * Algorithms that count in steps from an instant of their own (`tokenBucket` with steps, `fixedWindow` that opens with a
+ * request) have the steps of two regions at different instants. A piece that moves from one to the other just between
+ * them would be counted twice, so it misses a step: one more `jump` is lacking, and no such piece is fresh. Fixed
+ * windows on the epoch's grid have the same instants in all regions, as far as their clocks agree.
+ *
+ * With a warm-up stored permits are a debt in time, not a burst: they are scaled with the part, so a region that was
+ * idle stays cold when it grows. C is 0 then.
+ */
+import type { Policy } from "../algorithms/algorithm.ts";
+import { share } from "../algorithms/index.ts";
+import type { Bound } from "../ground/check.ts";
+import type { PermitsExceedCapacityError } from "../ground/errors.ts";
+import type { Amount } from "../ground/permits.ts";
+import { UNKNOWN } from "../queue/supply.ts";
+import type { PolicyList } from "../stores/policies.ts";
+import type { PolicyState } from "../stores/state/one.ts";
+import { openPolicyState } from "../stores/state/several.ts";
+
+/** A move between two parts of the limit, at an instant of the queue. */
+export interface Move {
+  readonly from: number;
+  readonly to: number;
+  /** How much of what is gained is fresh. */
+  readonly fresh: number;
+}
+
+/** What a policy of the whole limit lets through at once, and more if an instant of its own lies in between. */
+interface Burst {
+  readonly capacity: number;
+  readonly jump: number;
+}
+
+/** Microseconds in which the permits of a rate are too few to count. */
+const SOON = 1e-6;
+
+function burstOf(policy: Policy): Burst {
+  const { algorithm } = policy;
+  const capacity = algorithm.bound(policy, 0, 0);
+  // at an infinite rate nothing is counted
+  if (capacity === Infinity || capacity === 0) return { capacity: 0, jump: 0 };
+  const jump = policy.onGrid === true ? 0 : algorithm.bound(policy, SOON, 0) - capacity;
+  return { capacity, jump: jump > capacity * SOON ? jump : 0 };
+}
+
+/**
+ * Moves a state to another part of the limit.
+ *
+ * @param whole the policies of the whole limit
+ * @returns how much of what is given away is fresh: a part of the whole
+ */
+export function move(
+  state: PolicyState,
+  whole: readonly Policy[],
+  { from, to, fresh }: Move,
+  now: number,
+  epoch: number,
+): number {
+  const bursts = whole.map(burstOf);
+  const lacking = state.deficit(now);
+  const left = bursts.map(({ capacity }, i) => capacity * from - (lacking[i] ?? 0));
+  const released = Math.max(0, from - to);
+  let freed = released;
+  for (const [i, { capacity, jump }] of bursts.entries()) {
+    if (jump > 0) freed = 0;
+    else if (capacity > 0) freed = Math.min(freed, Math.max(0, (left[i] ?? 0) / capacity));
+  }
+  const gained = Math.max(0, to - from);
+  const debts = debtsOf(state, whole, now);
+  state.resize(now, partsOf(whole, to), epoch);
+  const after = state.deficit(now);
+  const more: number[] = [];
+  const less: number[] = [];
+  for (const [i, { capacity, jump }] of bursts.entries()) {
+    const used = jump > 0 ? gained : gained - Math.min(fresh, gained);
+    const kept = Math.min((left[i] ?? 0) - freed * capacity, capacity * to);
+    const target =
+      to > from ? (lacking[i] ?? 0) + used * capacity + gained * jump : capacity * to - kept;
+    const change = capacity > 0 ? target - (after[i] ?? 0) : released * (debts[i] ?? 0);
+    more.push(Math.max(0, change));
+    less.push(Math.max(0, -change));
+  }
+  if (more.some((permits) => permits > 0)) state.settle(now, like(state, more));
+  if (less.some((permits) => permits > 0)) state.giveBack(now, like(state, less));
+  return freed;
+}
+
+/** Returns for each policy with a warm-up the permits that the whole limit lets through until it is free again. */
+function debtsOf(state: PolicyState, whole: readonly Policy[], now: number): readonly number[] {
+  const instants = state.instants(
+    now,
+    like(
+      state,
+      whole.map(() => Number.MIN_VALUE),
+    ),
+  );
+  return whole.map((policy, i) => {
+    const { limit, windowMs } = policy.algorithm.quota(
+      policy,
+      policy.algorithm.start(policy, 0),
+      0,
+    );
+    const micros = Math.max(0, (instants[i] ?? now) - now);
+    return windowMs > 0 && micros < UNKNOWN ? (limit / windowMs / 1000) * micros : 0;
+  });
+}
+
+function like(state: PolicyState, permits: readonly number[]): Amount {
+  return typeof state.amount(1) === "number" ? (permits[0] ?? 0) : permits;
+}
+
+export function partsOf(whole: readonly Policy[], part: number): readonly Policy[] {
+  return whole.map((policy) => share(policy, part));
+}
+
+/** Whether the part may be used now: read from the clock before every look at the state. */
+export interface Validity {
+  readonly isOver: boolean;
+}
+
+/**
+ * The state of a part, for a queue. While the part is not valid, and for requests that are larger than the part but
+ * not than the whole limit, it is not known when a request can be granted: that depends on the other regions.
+ */
+export class PartState implements PolicyState {
+  readonly #part: PolicyState;
+  readonly #whole: PolicyState;
+  readonly #validity: Validity;
+
+  constructor(part: PolicyState, whole: PolicyState, validity: Validity) {
+    this.#part = part;
+    this.#whole = whole;
+    this.#validity = validity;
+  }
+
+  static open(policies: PolicyList, part: number, validity: Validity, now: number, epoch: number) {
+    const { names, list } = policies;
+    const own = openPolicyState({ names, list: partsOf(list, part) }, now, epoch);
+    return new PartState(own, openPolicyState(policies, now, epoch), validity);
+  }
+
+  earliest(from: number, amount: Amount): number {
+    if (this.#validity.isOver || from === UNKNOWN) return UNKNOWN;
+    const at = this.#part.earliest(from, amount);
+    return at < Infinity || this.#isTooLarge(amount) ? at : UNKNOWN;
+  }
+
+  #isTooLarge(amount: Amount): boolean {
+    return this.#whole.earliest(0, amount) === Infinity;
+  }
+
+  instants(from: number, amount: Amount): readonly number[] {
+    const instants = this.#part.instants(from, amount);
+    return instants.map((at) => (at < Infinity ? at : UNKNOWN));
+  }
+
+  excess(now: number, amount: Amount): PermitsExceedCapacityError {
+    return this.#whole.excess(now, amount);
+  }
+
+  /** The whole limit has other numbers. */
+  renumber(whole: readonly Policy[]): void {
+    this.#whole.resize(0, whole, 0);
+  }
+
+  copy(): PartState {
+    return new PartState(this.#part.copy(), this.#whole, this.#validity);
+  }
+
+  get names(): readonly string[] {
+    return this.#part.names;
+  }
+
+  get state(): unknown {
+    return this.#part.state;
+  }
+
+  set state(state: unknown) {
+    this.#part.state = state;
+  }
+
+  get isStrict(): boolean {
+    return this.#part.isStrict;
+  }
+
+  get isBounded(): boolean {
+    return this.#part.isBounded;
+  }
+
+  amount(permits: unknown, bound?: Bound): Amount {
+    return this.#part.amount(permits, bound);
+  }
+
+  take(at: number, amount: Amount, start?: number): void {
+    this.#part.take(at, amount, start);
+  }
+
+  giveBack(now: number, amount: Amount): void {
+    this.#part.giveBack(now, amount);
+  }
+
+  settle(now: number, amount: Amount): void {
+    this.#part.settle(now, amount);
+  }
+
+  quotas(now: number) {
+    return this.#part.quotas(now);
+  }
+
+  deficit(now: number): readonly number[] {
+    return this.#part.deficit(now);
+  }
+
+  overflowing(now: number, amount: Amount): number {
+    return this.#part.overflowing(now, amount);
+  }
+
+  resize(now: number, policies: readonly Policy[], epoch: number): void {
+    this.#part.resize(now, policies, epoch);
+  }
+
+  restart(now: number, epoch: number): void {
+    this.#part.restart(now, epoch);
+  }
+
+  lifetime(now: number): number {
+    return this.#part.lifetime(now);
+  }
+
+  shift(by: number): void {
+    this.#part.shift(by);
+  }
+}

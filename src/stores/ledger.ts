@@ -1,0 +1,230 @@
+/**
+ * The ledger of a limit that is divided among members: who holds which part of it.
+ *
+ * A limit is `pool` parts. Each member (a region, or a process) holds some of them, on a lease; what nobody holds is
+ * free. A member exchanges one message with the ledger in each interval: it says what it still holds, what it wants and
+ * how great its demand is; it learns what it holds from now on, and the rows of all members, from which it computes what
+ * it should want. The ledger itself divides nothing. It keeps one promise: what all members hold is at most `pool`.
+ *
+ *   exchange            ledger, 90 parts: A holds 60, B holds 30
+ *   B wants 60          no part is free: B's row says so
+ *   A reads B's row, uses only 30 from now on, and then says so
+ *   A holds 30          30 are released. B lacks 30: they are handed to B
+ *   B holds 30          B gets the 30, and uses 60
+ *
+ * A part that a member has released may be used by another one at once, since the one who says so has stopped using it.
+ * A part that the ledger believes to be free may not: the ledger may have gone back in time (a restored backup, a replica
+ * that took over), and forgotten who took it. So it is promised first, and may be used `gap` ms later. Every member
+ * speaks in each interval, `gap` is one interval, and a member that has seen a later number, holds more than its row says, or knows of a
+ * later start of the ledger shows that the ledger has forgotten something. Then the ledger is closed for one lease:
+ * promises are void, nothing is handed on, and when it opens again all leases that it could have forgotten are over.
+ *
+ * `fresh` counts parts of which no permit was used, so that their next holder may use their burst at once. All others
+ * start empty with their next holder. A free part is fresh again when `keep` ms have passed since a used one became free.
+ *
+ * Messages and records are texts of whole numbers below 2^53, so that `ledger.lua`, the twin of this file, computes the
+ * same. Times are ms of the store's clock. If it jumps forward, rows lapse early: their members then hold more than their
+ * rows say. If it jumps back, a row lapses one lease later than it should.
+ *
+ *   record    created seq closed fresh used LF, then for each member the numbers of `Row` and LF
+ *   message   the numbers of `LedgerMessage`
+ *   reply     held fresh LF and the record; "late" if a later message of this member was there before
+ */
+
+/** The whole limit. Fractions are counted in these parts. */
+export const WHOLE = 1e9;
+
+/** What a member tells the ledger about one limit. The order is that of the message. */
+export interface LedgerMessage {
+  /** Two words without spaces. */
+  readonly id: string;
+  readonly region: string;
+  /** Counts this member's messages. */
+  readonly number: number;
+  /** The highest `seq` that the member has seen in this record. */
+  readonly seq: number;
+  /** When the ledger as a whole was created, as far as the member knows; 0: it does not know. */
+  readonly since: number;
+  readonly held: number;
+  /** How many of the parts that it releases with this message are fresh. */
+  readonly fresh: number;
+  readonly want: number;
+  readonly demand: number;
+  readonly leaseMs: number;
+  readonly gapMs: number;
+  /** The record is kept for at least so long after the last message. */
+  readonly keepMs: number;
+  readonly pool: number;
+}
+
+/** A member's row. The order is that of the record. */
+export interface Row {
+  readonly id: string;
+  readonly region: string;
+  number: number;
+  held: number;
+  /** Handed to the member, which learns of it with its next message; and how many of these parts are fresh. */
+  gift: number;
+  giftFresh: number;
+  /** Promised to the member from `ripe` on; and how many of these parts are fresh. */
+  promised: number;
+  promisedFresh: number;
+  ripe: number;
+  want: number;
+  demand: number;
+  /** When the lease is over. */
+  lapse: number;
+}
+
+export interface LedgerRecord {
+  /** When the ledger as a whole was created, as far as this record knows. */
+  readonly created: number;
+  readonly seq: number;
+  /** Nothing is handed on or promised before this. */
+  readonly closed: number;
+  /** How many of the free parts are fresh. */
+  readonly fresh: number;
+  /** When a used part became free for the last time; 0: never. */
+  readonly used: number;
+  readonly rows: readonly Row[];
+}
+
+/** Takes part in an exchange: returns the reply. */
+export type Exchange = (key: string, message: readonly string[]) => Promise<string>;
+
+/** Returns the reply to the message, and the next record with the time for which it must be kept; absent: unchanged. */
+export function exchange(
+  text: string | undefined,
+  message: readonly string[],
+  now: number,
+): { readonly reply: string; readonly record?: string; readonly lifeMs: number } {
+  const [id = "", region = "", ...numbers] = message;
+  const [number = 0, known = 0, since = 0, held = 0, freed = 0, want = 0, demand = 0, ...times] =
+    numbers.map(Number);
+  const [lease = 0, gap = 0, keep = 0, pool = 0] = times;
+  const record = text === undefined ? undefined : readLedger(text);
+  let { created, seq, closed, fresh, used } =
+    record ?? begin(since > 0 ? since : now, now, lease, pool);
+  const others: Row[] = [];
+  let me: Row = { ...EMPTY, id, region };
+  for (const row of record?.rows ?? []) {
+    row.lapse = Math.min(row.lapse, now + 2 * lease);
+    if (row.lapse <= now && row.held + row.gift + row.promised > 0) used = now;
+    if (row.id === id) me = row;
+    else if (row.lapse > now) others.push(row);
+  }
+  if (number <= me.number) return { reply: "late", lifeMs: 0 };
+  if (me.lapse <= now) me = { ...EMPTY, id, region };
+
+  const hasForgotten = known > seq || held > me.held || since > created;
+  const released = hasForgotten ? 0 : me.held - held;
+  if (hasForgotten) {
+    created = Math.max(created, since);
+    seq = Math.max(seq, known);
+    closed = now + lease;
+    used = now;
+    me.gift = 0;
+    me.giftFresh = 0;
+    for (const row of [me, ...others]) {
+      row.promised = 0;
+      row.promisedFresh = 0;
+    }
+  }
+  const isOpen = now >= closed;
+  let got = me.gift;
+  let gotFresh = me.giftFresh;
+  me.gift = 0;
+  me.giftFresh = 0;
+  if (me.promised > 0 && now >= me.ripe) {
+    got += me.promised;
+    gotFresh += me.promisedFresh;
+    me.promised = 0;
+    me.promisedFresh = 0;
+  }
+  Object.assign(me, { number, held: held + got, want, demand, lapse: now + lease });
+
+  let left = released;
+  let leftFresh = Math.min(freed, released);
+  for (const row of isOpen ? others : []) {
+    const lack = row.want - row.held - row.gift - row.promised;
+    const given = Math.max(0, Math.min(lack, left));
+    const givenFresh = Math.min(leftFresh, given);
+    row.gift += given;
+    row.giftFresh += givenFresh;
+    left -= given;
+    leftFresh -= givenFresh;
+  }
+  if (left > leftFresh) used = now;
+  const rows = [...others, me];
+  const taken = rows.reduce((sum, row) => sum + row.held + row.gift + row.promised, 0);
+  const free = Math.max(0, pool - taken);
+  fresh = Math.min(free, now >= used + keep ? free : fresh + leftFresh);
+  if (isOpen && me.promised === 0 && want > me.held) {
+    me.promised = Math.min(want - me.held, free);
+    me.promisedFresh = Math.min(me.promised, fresh);
+    me.ripe = now + gap;
+    fresh -= me.promisedFresh;
+  }
+  if (me.held + me.promised + want === 0) rows.pop();
+  const next = writeLedger({ created, seq: seq + 1, closed, fresh, used, rows });
+  const lifeMs = Math.max(keep, 10 * lease);
+  return { reply: `${me.held} ${gotFresh}\n${next}`, record: next, lifeMs };
+}
+
+/** A new record is closed, and nothing in it is fresh, if the ledger may have had another one a lease ago. */
+function begin(created: number, now: number, lease: number, pool: number): LedgerRecord {
+  const isYoung = created + lease > now;
+  const [fresh, used] = isYoung ? [0, now] : [pool, 0];
+  return { created, seq: 0, closed: created + lease, fresh, used, rows: [] };
+}
+
+const EMPTY: Omit<Row, "id" | "region"> = {
+  number: 0,
+  held: 0,
+  gift: 0,
+  giftFresh: 0,
+  promised: 0,
+  promisedFresh: 0,
+  ripe: 0,
+  want: 0,
+  demand: 0,
+  lapse: 0,
+};
+
+function writeLedger({ created, seq, closed, fresh, used, rows }: LedgerRecord): string {
+  const lines = rows.map(({ id, region, ...row }) => {
+    const { number, held, gift, giftFresh, promised, promisedFresh, ripe, want, demand, lapse } =
+      row;
+    const numbers = [number, held, gift, giftFresh, promised, promisedFresh, ripe];
+    return [id, region, ...numbers, want, demand, lapse].join(" ");
+  });
+  return [`${created} ${seq} ${closed} ${fresh} ${used}`, ...lines, ""].join("\n");
+}
+
+/** Reads a record. @throws TypeError if it is none */
+export function readLedger(text: string): LedgerRecord {
+  const [head = "", ...lines] = text.split("\n");
+  const [created, seq, closed, fresh, used] = wholeNumbers(text, head.split(" "), 5);
+  const rows = lines.slice(0, -1).map((line): Row => {
+    const [id = "", region = "", ...fields] = line.split(" ");
+    const [number, held, gift, giftFresh, promised, promisedFresh, ripe, want, demand, lapse] =
+      wholeNumbers(text, fields, 10);
+    const row = { id, region, number, held, gift, giftFresh, promised, promisedFresh };
+    return { ...row, ripe, want, demand, lapse } as Row;
+  });
+  return { created, seq, closed, fresh, used, rows } as LedgerRecord;
+}
+
+function wholeNumbers(text: string, fields: readonly string[], count: number): readonly number[] {
+  const numbers = fields.map(Number);
+  if (numbers.length === count && numbers.every(Number.isSafeInteger)) return numbers;
+  throw new TypeError(`the record of the regions is ${JSON.stringify(text.slice(0, 80))}`);
+}
+
+/** The message in the form in which a store gets it. */
+export function writeMessage(message: LedgerMessage): readonly string[] {
+  const { id, region, number, seq, since, held, fresh, want, demand, ...times } = message;
+  const { leaseMs, gapMs, keepMs, pool } = times;
+  const numbers = [number, seq, since, held, fresh, want, demand, leaseMs, gapMs, keepMs, pool];
+  return [id, region, ...numbers.map(String)];
+}

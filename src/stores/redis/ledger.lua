@@ -1,0 +1,112 @@
+-- Exchanges a message with the ledger of a limit: the twin of stores/ledger.ts, which explains it.
+--
+-- key      the record, a text
+-- first    the message: id region number seq since held fresh want demand lease gap keep pool
+-- reply    held fresh LF and the record; or "late"
+--
+-- Uses only GET, SET and TIME: Redis users of limiters need the rights to call these anyway.
+
+local key, key_at, first, last, batch_id_at
+--> run
+local time = redis.call("TIME")
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local id, region = ARGV[first], ARGV[first + 1]
+local numbers = {}
+for i = 2, 12 do
+  numbers[i] = tonumber(ARGV[first + i])
+end
+local number, known, since, held, freed = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
+local want, demand, lease, gap = numbers[7], numbers[8], numbers[9], numbers[10]
+local keep, pool = numbers[11], numbers[12]
+local start = since > 0 and since or now
+local created, seq, closed, fresh, used = start, 0, start + lease, pool, 0
+if closed > now then
+  fresh, used = 0, now
+end
+local text = redis.call("GET", key)
+local others, me = {}, nil
+if text then
+  local head, lines = string.match(text, "^([^\n]*)\n(.*)$")
+  local fields = {}
+  for field in string.gmatch(head, "%S+") do
+    fields[#fields + 1] = tonumber(field)
+  end
+  created, seq, closed, fresh, used = fields[1], fields[2], fields[3], fields[4], fields[5]
+  for line in string.gmatch(lines, "[^\n]+") do
+    local row = {}
+    for field in string.gmatch(line, "%S+") do
+      row[#row + 1] = #row < 2 and field or tonumber(field)
+    end
+    row[12] = math.min(row[12], now + 2 * lease)
+    if row[12] <= now and row[4] + row[5] + row[7] > 0 then
+      used = now
+    end
+    if row[1] == id then
+      me = row
+    elseif row[12] > now then
+      others[#others + 1] = row
+    end
+  end
+end
+-- a row: id region number held gift gift_fresh promised promised_fresh ripe want demand lapse
+if me and number <= me[3] then
+  return "late"
+end
+if not me or me[12] <= now then
+  me = { id, region, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+end
+others[#others + 1] = me
+
+local released = me[4] - held
+if known > seq or held > me[4] or since > created then
+  created, seq, closed, released = math.max(created, since), math.max(seq, known), now + lease, 0
+  used = now
+  me[5], me[6] = 0, 0
+  for _, row in ipairs(others) do
+    row[7], row[8] = 0, 0
+  end
+end
+local open = now >= closed
+local got, got_fresh = me[5], me[6]
+me[5], me[6] = 0, 0
+if me[7] > 0 and now >= me[9] then
+  got, got_fresh = got + me[7], got_fresh + me[8]
+  me[7], me[8] = 0, 0
+end
+me[3], me[4], me[10], me[11], me[12] = number, held + got, want, demand, now + lease
+
+local left, left_fresh, taken = released, math.min(freed, released), 0
+for _, row in ipairs(others) do
+  if open and row ~= me then
+    local given = math.max(0, math.min(row[10] - row[4] - row[5] - row[7], left))
+    local given_fresh = math.min(left_fresh, given)
+    row[5], row[6] = row[5] + given, row[6] + given_fresh
+    left, left_fresh = left - given, left_fresh - given_fresh
+  end
+  taken = taken + row[4] + row[5] + row[7]
+end
+if left > left_fresh then
+  used = now
+end
+local free = math.max(0, pool - taken)
+fresh = math.min(free, now >= used + keep and free or fresh + left_fresh)
+if open and me[7] == 0 and want > me[4] then
+  me[7] = math.min(want - me[4], free)
+  me[8] = math.min(me[7], fresh)
+  me[9] = now + gap
+  fresh = fresh - me[8]
+end
+if me[4] + me[7] + want == 0 then
+  others[#others] = nil
+end
+local whole = "%.0f"
+local lines = { string.format("%.0f %.0f %.0f %.0f %.0f\n", created, seq + 1, closed, fresh, used) }
+for _, row in ipairs(others) do
+  for i = 3, 12 do
+    row[i] = string.format(whole, row[i])
+  end
+  lines[#lines + 1] = table.concat(row, " ") .. "\n"
+end
+local next_text = table.concat(lines)
+redis.call("SET", key, next_text, "PX", string.format(whole, math.max(keep, 10 * lease)))
+return string.format("%.0f %.0f\n", held + got, got_fresh) .. next_text

@@ -1,0 +1,172 @@
+/** Random histories of three regions: whatever fails, together they keep the bound of the whole limit. */
+import fc from "fast-check";
+import * as assert from "uvu/assert";
+import type { Policy } from "../../src/algorithms/algorithm.ts";
+import { algorithms, share } from "../../src/algorithms/index.ts";
+import { samplesOf } from "../support/algorithms/samples.ts";
+import { progress, runs, suite } from "../support/suite.ts";
+import { World } from "./world.ts";
+
+const test = suite("regions, random histories", { timeoutMs: 120_000 });
+
+const REGIONS = ["eu", "us", "asia"];
+const EVERY_MS = 200;
+/** The steps of a history have whole numbers of these, µs, so a grant is at most so much later than it seems. */
+const SLACK = 1e-6;
+
+/** What fails in a history: with two causes at once within an interval no bound is promised. */
+const faults = {
+  none: [] as const,
+  members: ["cut", "cut", "heal", "heal", "restart"] as const,
+  network: ["lose messages", "lose replies", "find all", "slow", "fast"] as const,
+  memory: ["forget", "go back"] as const,
+  time: ["jump", "jump back"] as const,
+};
+type Fault = (typeof faults)[keyof typeof faults][number];
+
+const step = fc.record({
+  region: fc.nat(REGIONS.length - 1),
+  requests: fc.constantFrom(0, 1, 5, 20, 60),
+  permits: fc.constantFrom(1, 1, 1, 2, 5),
+  waits: fc.constantFrom(false, false, true),
+  ms: fc.constantFrom(0, 1, 20, 50, 100, 190, 400),
+  fault: fc.nat(40),
+});
+
+const history = fc.record({
+  kind: fc.constantFrom(...(Object.keys(faults) as (keyof typeof faults)[])),
+  reserve: fc.constantFrom(0.1, 0.3, 0.03),
+  drift: fc.constantFrom(0, 0.01),
+  latencyMs: fc.constantFrom(0, 10, 60),
+  seed: fc.nat(),
+  steps: fc.array(step, { minLength: 20, maxLength: 60, size: "max" }),
+});
+
+interface Grant {
+  readonly micros: number;
+  readonly permits: number;
+}
+
+for (const { name } of algorithms) {
+  for (const [title, { at }] of Object.entries(samplesOf(name).paced)) {
+    // 100 a second, in whatever portions
+    const policy = share(at(5), 20);
+    test(`${title}: all regions together keep the bound`, async () => {
+      const property = fc.asyncProperty(history, async (past) => {
+        const grants = await seeded(past.seed, () => play(policy, past));
+        keepsBound(policy, grants, past.drift);
+      });
+      await fc.assert(property, { seed: progress.seed, numRuns: runs(250) });
+    });
+  }
+}
+
+/** Runs the history with the same random numbers each time. */
+async function seeded<T>(seed: number, run: () => Promise<T>): Promise<T> {
+  const { random } = Math;
+  let state = seed;
+  Math.random = () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+  try {
+    return await run();
+  } finally {
+    Math.random = random;
+  }
+}
+
+async function play(
+  policy: Policy,
+  {
+    kind,
+    reserve,
+    drift,
+    latencyMs,
+    steps,
+  }: typeof history extends fc.Arbitrary<infer H> ? H : never,
+): Promise<readonly Grant[]> {
+  const isOnGrid = policy.onGrid === true;
+  // windows of the calendar are as exact as the clocks that show it
+  const rates = isOnGrid ? [1, 1, 1] : [1, 1 + drift, 1 - drift];
+  const world = new World(policy, {
+    regions: REGIONS,
+    reserve,
+    everyMs: EVERY_MS,
+    leaseMs: 1000,
+    rates,
+  });
+  const { clock, home } = world;
+  home.latencyMs = latencyMs;
+  const grants: Grant[] = [];
+  const granted = (permits: number) => grants.push({ micros: clock.now() * 1000, permits });
+  await world.regions[0]?.limiter.peek();
+  await clock.advance(1500);
+  const snapshots = [home.snapshot()];
+  const isPossible = (fault: Fault | undefined) => fault !== "restart" || !isOnGrid;
+  for (const { region, requests, permits, waits, ms, fault } of steps) {
+    const { limiter } = world.regions[region] as World["regions"][number];
+    for (let i = 0; i < requests; i++) {
+      if (waits) {
+        limiter.tryAcquire(permits, 300).then(
+          (isGranted) => isGranted && granted(permits),
+          () => {},
+        );
+      } else if (await limiter.tryAcquire(permits)) granted(permits);
+    }
+    const what = faults[kind][fault];
+    if (isPossible(what)) suffer(world, what, region, snapshots, fault + requests);
+    await clock.advance(ms);
+    snapshots.push(home.snapshot());
+  }
+  await world.close();
+  await clock.advance(2000);
+  return grants;
+}
+
+function suffer(
+  world: World,
+  fault: Fault | undefined,
+  index: number,
+  snapshots: readonly ReturnType<World["home"]["snapshot"]>[],
+  any: number,
+): void {
+  const { home } = world;
+  const region = world.regions[index];
+  if (fault === "cut" && region) region.isCut = true;
+  else if (fault === "heal" && region) region.isCut = false;
+  else if (fault === "restart") world.restart(index);
+  else if (fault === "lose messages") home.losesMessages = true;
+  else if (fault === "lose replies") home.losesReplies = true;
+  else if (fault === "find all") Object.assign(home, { losesMessages: false, losesReplies: false });
+  else if (fault === "slow") home.latencyMs = 90;
+  else if (fault === "fast") home.latencyMs = 5;
+  else if (fault === "forget") home.forget();
+  else if (fault === "go back") home.goBackTo(snapshots[any % snapshots.length] ?? new Map());
+  else if (fault === "jump") home.aheadMs += 3000;
+  else if (fault === "jump back") home.aheadMs -= 3000;
+}
+
+/** Whether no interval has more grants than the algorithm's bound, and one request more for each further region. */
+function keepsBound(policy: Policy, grants: readonly Grant[], drift: number): void {
+  const { algorithm } = policy;
+  const largest = 5;
+  const lends = algorithm.name === "smooth" || policy.maxWaiting !== undefined;
+  const more = lends ? (REGIONS.length - 1) * largest : 0;
+  for (const [from, { micros: start }] of grants.entries()) {
+    let sum = 0;
+    for (let to = from; to < grants.length; to++) {
+      const { micros, permits } = grants[to] as Grant;
+      sum += permits;
+      const bound = algorithm.bound(policy, (micros - start) * (1 + drift) + 1, largest) + more;
+      if (sum > bound * (1 + SLACK) + SLACK) {
+        const seconds = (micros - start) / 1e6;
+        assert.unreachable(
+          `${sum} permits in ${seconds} s from ${start / 1e6} s on, the bound is ${bound}`,
+        );
+      }
+    }
+  }
+}
+
+test.run();
