@@ -146,7 +146,7 @@ async function playLog(
         const where = `${sourceName(logPath)}:${lines}:${entry.column}`;
         note(`${where}: ${printable(entry.message.slice(0, 200))}`, bar, io.stderr);
       }
-      bar.update(source.bytesRead ?? 0, { lines: number(lines) });
+      if (bar.isActive) bar.update(source.bytesRead ?? 0, { lines: number(lines) });
       await play(order.due());
     }
     await play(order.rest());

@@ -15,6 +15,8 @@ import {
   type Decision,
   type Reservation,
   type TakenFromAll,
+  type TakeRequest,
+  type TakeResult,
   TooManyKeysError,
   takeFromAll,
 } from "smooth-limiter";
@@ -177,44 +179,26 @@ export class Pipeline {
     call: CheckCall,
   ): MaybePromise<Verdict<R>> {
     if (charges.length === 0) return before.length === 0 ? NO_RULE : verdictOf(before);
-    const taken = takeFromAll(
-      charges.map(({ limiter, cost, limit: { rule, longestWaitMs } }) => ({
-        limiter: limiter as NonNullable<typeof limiter>,
-        permits: cost,
-        timeoutMs: longestWaitMs,
-        optional: rule.mode === "shadow",
-      })),
-    );
+    const taken = takeFromAll(charges.map(requestOf));
     return chain(taken instanceof Promise ? this.#inTime(taken) : taken, (result) =>
       chain(this.#released(result, call.request), (waitedMs) => {
-        const found = charges.map((charge, i): Outcome<R> | undefined => {
-          const each = result.results[i];
-          // a shadow rule that could not be asked
-          if (each === undefined) return undefined;
-          const { allowed } = each;
-          const decision = allowed ? each.decision : withWait(each.decision);
-          const { actor, limit } = charge;
-          return {
-            rule: limit.rule,
-            actor,
-            allowed,
-            decision: charge.read?.(decision) ?? decision,
-          };
+        const found = charges.map((charge, i) => outcomeOf(charge, result.results[i]));
+        return chain(after(charges, found, result, call), (outcomes) => {
+          const known = present(outcomes);
+          const all = before.length === 0 ? known : [...before, ...known];
+          return verdictOf(all, waitedMs, charges);
         });
-        const undo = () => result.undo();
-        return chain(after(charges, found, undo, call), (outcomes) =>
-          verdictOf([...before, ...present(outcomes)], waitedMs, charges),
-        );
       }),
     );
   }
 
   /** Returns how long the request has waited, ms, when all queues have released it. */
   #released(taken: TakenFromAll, request: GatewayRequest): MaybePromise<number> {
-    const reservations = taken.results.flatMap((result) => {
+    const reservations: Reservation[] = [];
+    for (const result of taken.results) {
       const reservation = result?.reservation;
-      return reservation !== undefined && reservation.waitMs > 0 ? [reservation] : [];
-    });
+      if (reservation !== undefined && reservation.waitMs > 0) reservations.push(reservation);
+    }
     if (reservations.length === 0) return 0;
     // read only here, because servers create the signal on first access
     return this.#wait(reservations, request.signal).catch(async (error: unknown) => {
@@ -238,13 +222,36 @@ export class Pipeline {
   }
 }
 
+function requestOf({ limiter, cost, limit }: Charge): TakeRequest {
+  return {
+    limiter: limiter as NonNullable<typeof limiter>,
+    permits: cost,
+    timeoutMs: limit.longestWaitMs,
+    optional: limit.rule.mode === "shadow",
+  };
+}
+
+/** @returns undefined for a shadow rule that could not be asked */
+function outcomeOf<R extends CountedRule>(
+  charge: Charge<R>,
+  result: TakeResult | undefined,
+): Outcome<R> | undefined {
+  if (result === undefined) return undefined;
+  const { allowed } = result;
+  const decision = allowed ? result.decision : withWait(result.decision);
+  const { actor, limit } = charge;
+  return { rule: limit.rule, actor, allowed, decision: charge.read?.(decision) ?? decision };
+}
+
 /** Tells the limits the result. @returns the outcomes: those of blocked actors are others */
 function after<R extends CountedRule>(
   charges: readonly Charge<R>[],
   outcomes: readonly (Outcome<R> | undefined)[],
-  undo: () => MaybePromise<void>,
+  taken: TakenFromAll,
   call: CheckCall,
 ): MaybePromise<readonly (Outcome<R> | undefined)[]> {
+  if (!charges.some(({ passed, refused }) => passed ?? refused)) return outcomes;
+  const undo = () => taken.undo();
   const { request } = call;
   const isRefused = outcomes.some((outcome) => outcome !== undefined && isRefusal(outcome));
   const settles = !isRefused && request.onAnswered !== undefined;
