@@ -51,9 +51,7 @@ export class Pipeline {
     call: CheckCall,
   ): MaybePromise<Verdict<R>> {
     const verdict =
-      slots.length === 0
-        ? this.#decide(permits, call)
-        : this.#enter(slots, call, () => this.#decide(permits, call));
+      slots.length === 0 ? this.#decide(permits, call) : this.#enter(slots, permits, call);
     if (paces.length === 0) return verdict;
     return chain(verdict, (known) => withPaces<R>(paces, known, call));
   }
@@ -110,24 +108,30 @@ export class Pipeline {
 
   #enter<R extends CountedRule>(
     slots: readonly SlotLimit<R>[],
+    permits: Stages<R>["permits"],
     call: CheckCall,
-    decide: () => MaybePromise<Verdict<R>>,
   ): MaybePromise<Verdict<R>> {
     const claim = new SlotClaim<R>(call);
     return orElse(
-      () =>
-        chain(claim.take(slots), () => {
-          if (claim.isRefused) return verdictOf(claim.outcomes);
-          return chain(decide(), (verdict) => {
-            if (!verdict.allowed) claim.leave();
-            return { ...verdict, outcomes: [...claim.outcomes, ...verdict.outcomes] };
-          });
-        }),
+      () => chain(claim.take(slots), () => this.#behind(claim, permits, call)),
       (error) => {
         claim.leave();
         throw error;
       },
     );
+  }
+
+  /** Decides a request that has taken its slots, or was refused one. */
+  #behind<R extends CountedRule>(
+    claim: SlotClaim<R>,
+    permits: Stages<R>["permits"],
+    call: CheckCall,
+  ): MaybePromise<Verdict<R>> {
+    if (claim.isRefused || permits.length === 0) return verdictOf(claim.outcomes);
+    return chain(this.#decide(permits, call), (verdict) => {
+      if (!verdict.allowed) claim.leave();
+      return { ...verdict, outcomes: [...claim.outcomes, ...verdict.outcomes] };
+    });
   }
 
   #decide<R extends CountedRule>(
