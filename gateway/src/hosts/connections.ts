@@ -18,7 +18,7 @@ import {
 import { chain } from "../ground/maybe-promise.ts";
 import { LearnedSlots } from "../learned-slots.ts";
 import type { SlotLimit } from "../pipeline/limit.ts";
-import { OneLimit } from "../pipeline/one-limit.ts";
+import { checkerOf } from "../pipeline/pipeline.ts";
 import { LeasedSlots, OwnSlots, type SharedSlots } from "../slots.ts";
 
 /** The options of `limitConnections`. */
@@ -95,7 +95,7 @@ export function limitConnections(
       : byActor(wholeAtLeastOne("limit", limit), all);
   const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
   const endsByItself = maxAgeMs < Infinity;
-  return new OneLimit({ slots: [{ rule, order: 0, endsByItself, ...counting }] });
+  return checkerOf({ slots: [{ rule, order: 0, endsByItself, ...counting }] });
 }
 
 /** Where requests are counted, and what each of them takes. */

@@ -20,6 +20,7 @@ import {
   TooManyKeysError,
   takeFromAll,
 } from "smooth-limiter";
+import type { Checker } from "../answers/checker.ts";
 import { all, chain, ignoreFailure, type MaybePromise, orElse } from "../ground/maybe-promise.ts";
 import { type Deadline, within } from "../ground/within.ts";
 import type { CheckCall, GatewayRequest } from "../request.ts";
@@ -245,6 +246,13 @@ function outcomeOf<R extends CountedRule>(
   const decision = allowed ? result.decision : withWait(result.decision);
   const { actor, limit } = charge;
   return { rule: limit.rule, actor, allowed, decision: charge.read?.(decision) ?? decision };
+}
+
+/** Returns a filter by limits that are the same for every request: a limit in one call. */
+export function checkerOf(limits: Partial<Stages>): Checker {
+  const pipeline = new Pipeline();
+  const stages: Stages = { slots: [], permits: [], paces: [], ...limits };
+  return { check: (request, report) => pipeline.check<CountedRule>(stages, { request, report }) };
 }
 
 /** Tells the limits the result. @returns the outcomes: those of blocked actors are others */

@@ -1,5 +1,5 @@
 /** Normalizes a name for a comparison with a mistake: case, spaces, "-" and "_" do not matter. */
-function simplified(name: string): string {
+function bare(name: string): string {
   return name.toLowerCase().replace(/[\s_-]+/g, "");
 }
 
@@ -11,14 +11,10 @@ export function nearest(
   word: string,
   { names, spellings }: Pick<Vocabulary, "names" | "spellings">,
 ): string | undefined {
-  const simple = simplified(word);
-  const beginning = simple.replace(/(?<=..)s$/, "");
-  const [name, more] = names.filter(
-    (each) => beginning !== "" && simplified(each).startsWith(beginning),
-  );
-  return (
-    spellings.find((each) => simplified(each) === simple) ?? (more === undefined ? name : undefined)
-  );
+  const wanted = bare(word);
+  const beginning = wanted.replace(/(?<=..)s$/, "");
+  const [name, more] = names.filter((each) => beginning !== "" && bare(each).startsWith(beginning));
+  return spellings.find((each) => bare(each) === wanted) ?? (more === undefined ? name : undefined);
 }
 
 /** Names that may be written in several ways. */
