@@ -134,20 +134,23 @@ export function checkSignalOptions(options: WaitOptions | undefined): AbortSigna
   return signal;
 }
 
-export function checkTryOptions(wait: number | TryOptions): {
-  micros: number;
-  signal: AbortSignal | undefined;
-} {
-  if (typeof wait === "number") return { micros: checkTimeout(wait), signal: undefined };
+/** When a call ends, and for which share it counts. */
+export interface CallLimits {
+  /** The longest wait, microseconds. */
+  readonly micros: number;
+  readonly signal: AbortSignal | undefined;
+  /** The options that name the share of the call. */
+  readonly share: ShareOptions | undefined;
+}
+
+export function checkTryOptions(wait: number | TryOptions): CallLimits {
+  if (typeof wait === "number") {
+    return { micros: checkTimeout(wait), signal: undefined, share: undefined };
+  }
   if (!isRecord(wait)) failCheck("wait", "ms, a number, or { timeoutMs, signal }", wait);
   checkOptions("wait", wait, [...TRY_OPTIONS, ...SHARE_OPTIONS]);
   const { timeoutMs = Infinity, signal } = wait;
-  return { micros: checkTimeout(timeoutMs), signal: checkSignal(signal) };
-}
-
-/** The options of `tryAcquire` that name the share of a call. */
-export function shareIn(wait: number | TryOptions): ShareOptions | undefined {
-  return typeof wait === "number" ? undefined : wait;
+  return { micros: checkTimeout(timeoutMs), signal: checkSignal(signal), share: wait };
 }
 
 /** Whether `tryAcquire` got options in the place of permits, which requests one permit. */

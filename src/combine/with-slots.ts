@@ -1,7 +1,7 @@
 /** A combination with concurrency limiters in it: its verbs return leases. */
 
 import type { ShareOptions, TryOptions, WaitOptions } from "../api/limiter-api.ts";
-import { checkTryOptions, checkWaitOptions, shareIn } from "../api/options.ts";
+import { checkTryOptions, checkWaitOptions } from "../api/options.ts";
 import {
   type ConcurrencyParticipant,
   endLease,
@@ -164,12 +164,12 @@ export class AllOfWithSlots implements Combination {
   }
 
   async #tryWithin(asked: unknown, wait: number | TryOptions): Promise<CombinedLease | undefined> {
-    const { micros, signal } = checkTryOptions(wait);
+    const { micros, signal, share } = checkTryOptions(wait);
     signal?.throwIfAborted();
     const slots = checkNumber("slots", asked, wholeAtLeastOne);
     if (micros === 0) return this.tryAcquire(slots);
     const stepOptions = { signal, timeoutMs: micros / 1000 };
-    const entries = this.#entries(slots, shareIn(wait));
+    const entries = this.#entries(slots, share);
     const taken = await inTime(acquireAll(entries, 1, stepOptions));
     return taken && leaseOf(taken.taken);
   }

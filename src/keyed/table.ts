@@ -20,8 +20,8 @@ import { refusals } from "../ground/diagnostics.ts";
 import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "../local/queueing-limiter.ts";
-import { MonotonicTime } from "../queue/monotonic-time.ts";
-import { FIFO, orderIn } from "../queue/order.ts";
+import { type HasInstants, MonotonicTime } from "../queue/monotonic-time.ts";
+import { FIFO, type Order, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import type { Account } from "../queue/reservation.ts";
 import { KeyStates } from "../stores/keys.ts";
@@ -63,13 +63,14 @@ interface Awake {
 
 type Outcome = "taken" | "refused" | "no room";
 
-export class KeyTable {
+export class KeyTable implements HasInstants {
   readonly states: KeyStates;
   readonly callStats: CallStats;
   readonly #awake = new Map<string, Awake>();
   readonly #round = new RoundRobin(this.#awake);
   readonly #time: MonotonicTime;
   readonly #options: QueueingOptions;
+  readonly #order: Order;
   readonly #maxKeys: () => number;
   #mayRebase = false;
 
@@ -79,19 +80,14 @@ export class KeyTable {
     const { clock, ...checked } = checkLimiterOptions(rest);
     if (typeof maxKeys !== "function") checkNumber("maxKeys", maxKeys, howMany);
     checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
-    this.#options = { ...checked, order: orderIn(options) };
+    this.#options = checked;
+    this.#order = orderIn(options);
     this.#maxKeys = typeof maxKeys === "function" ? maxKeys : () => maxKeys;
     const list = listPolicies(policies);
     reportUseless(list.names, list.list);
     this.states = new KeyStates(list, this.#maxKeys, whenFull, (key) => this.#awake.has(key));
     this.callStats = new CallStats({ limiter: checked.name }, list.names);
-    this.#time = new MonotonicTime(
-      clock,
-      () => {
-        for (const { queue } of this.#awake.values()) queue.rearm();
-      },
-      (by) => this.#rebase(by),
-    );
+    this.#time = new MonotonicTime(clock, this);
   }
 
   /**
@@ -104,8 +100,12 @@ export class KeyTable {
     return now;
   }
 
+  rearm(): void {
+    for (const { queue } of this.#awake.values()) queue.rearm();
+  }
+
   /** Shifts all instants down by `by`, unless a caller waits. */
-  #rebase(by: number): boolean {
+  rebase(by: number): boolean {
     if (!this.#mayRebase) return false;
     this.#mayRebase = false;
     for (const [key, { queue }] of this.#awake) if (queue.isIdle) this.#awake.delete(key);
@@ -270,7 +270,7 @@ export class KeyTable {
     }
     const { policies } = this.states;
     const state = policyStateOn(policies, policyState.state);
-    const queue = new PermitQueue(this.#time, state, this.#options.order);
+    const queue = new PermitQueue(this.#time, state, this.#order);
     const account: Account = {
       charge: (more) => this.charge(key, more),
       refund: (less) => this.refund(key, less),
@@ -282,14 +282,14 @@ export class KeyTable {
   }
 
   get isFair(): boolean {
-    return this.#options.order !== FIFO;
+    return this.#order !== FIFO;
   }
 
   /** Checks the options that name the share of a call. */
   checkShare(permits: Permits, options: ShareOptions | undefined): void {
     if (options === undefined) return;
     checkShareOptions(options);
-    this.#options.order.entryOf(options, this.states.policyState.amount(permits));
+    this.#order.entryOf(options, this.states.policyState.amount(permits));
   }
 
   possible(permits: Permits): Amount {

@@ -19,7 +19,6 @@ import {
   type LimiterOptions,
   mostWaiting,
   type OnFull,
-  shareIn,
 } from "../api/options.ts";
 import { asParticipant, type Combinable, type LocalAsked } from "../api/participant.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
@@ -32,7 +31,7 @@ import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { LocalCaller } from "../queue/local-caller.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
-import { FIFO, type Order, orderIn } from "../queue/order.ts";
+import { FIFO, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import { type Account, GrantedReservation, QueuedReservation } from "../queue/reservation.ts";
 import type { Waiter } from "../queue/waiter.ts";
@@ -52,27 +51,18 @@ export function opened(
   open: (policies: PolicyList, now: number, epoch: number) => PolicyState,
 ): ConstructorParameters<typeof QueueingLimiter> {
   const checked = checkLimiterOptions(options);
-  const order = orderIn(options);
-  const time = new MonotonicTime(
-    checked.clock,
-    () => queue.rearm(),
-    (by) => queue.rebase(by),
-  );
-  const queue = new PermitQueue(time, open(policies, time.last, time.epoch), order);
-  return [queue, policies, { ...checked, order }];
+  const time = new MonotonicTime(checked.clock);
+  const queue = new PermitQueue(time, open(policies, time.last, time.epoch), orderIn(options));
+  return [queue, policies, checked];
 }
 
-export interface QueueingOptions extends Pick<CheckedOptions, "maxWaiting" | "onFull" | "name"> {
-  /** That of the queue. */
-  readonly order: Order;
-}
+export type QueueingOptions = Pick<CheckedOptions, "maxWaiting" | "onFull" | "name">;
 
 export class QueueingLimiter implements Combinable, Counted {
   readonly #queue: PermitQueue;
   readonly #account: Account;
   readonly #options: QueueingOptions;
   readonly #callStats: CallStats;
-  readonly #order: Order;
   #policies: PolicyList;
 
   constructor(
@@ -85,7 +75,6 @@ export class QueueingLimiter implements Combinable, Counted {
     this.#queue = queue;
     this.#policies = policies;
     this.#options = options;
-    this.#order = options.order;
     this.#account = account;
     this.#callStats = callStats;
   }
@@ -95,7 +84,7 @@ export class QueueingLimiter implements Combinable, Counted {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
       const amount = this.#queue.supply.amount(permits);
-      const fairEntry = this.#order.entryOf(options, amount);
+      const fairEntry = this.#queue.order.entryOf(options, amount);
       if (this.#grants(amount, fairEntry)) return AT_ONCE;
       if (!this.#hasRoom(amount, this.#options.onFull)) this.#refuseFull(amount, fairEntry);
       return this.#wait(amount, fairEntry, signal);
@@ -137,7 +126,7 @@ export class QueueingLimiter implements Combinable, Counted {
     if (wait !== undefined) return this.#tryWithin(permits, wait);
     if (isTryOptions(permits)) return this.#tryWithin(1, permits);
     const amount = this.#queue.supply.amount(permits);
-    const fairEntry = this.#order.entryOf(undefined, amount);
+    const fairEntry = this.#queue.order.entryOf(undefined, amount);
     if (this.#grants(amount, fairEntry)) return true;
     this.#refused(amount, fairEntry);
     return false;
@@ -145,10 +134,10 @@ export class QueueingLimiter implements Combinable, Counted {
 
   #tryWithin(permits: unknown, wait: number | TryOptions): Promise<boolean> {
     try {
-      const { micros, signal } = checkTryOptions(wait);
+      const { micros, signal, share } = checkTryOptions(wait);
       signal?.throwIfAborted();
       const amount = this.#queue.supply.amount(permits);
-      const fairEntry = this.#order.entryOf(shareIn(wait), amount);
+      const fairEntry = this.#queue.order.entryOf(share, amount);
       if (this.#grants(amount, fairEntry)) return Promise.resolve(true);
       const deadline = this.#queue.last + micros;
       const hasRoom = micros === 0 || this.#hasRoom(amount);
@@ -182,7 +171,7 @@ export class QueueingLimiter implements Combinable, Counted {
     isAwaited = false,
   ): LocalReservation {
     const amount = this.#queue.supply.amount(permits);
-    const fairEntry = this.#order.entryOf(options, amount);
+    const fairEntry = this.#queue.order.entryOf(options, amount);
     if (this.#grants(amount, fairEntry, sequence?.since)) {
       return new GrantedReservation(this.#account, this.#queue.supply, permits, amount);
     }
@@ -212,7 +201,7 @@ export class QueueingLimiter implements Combinable, Counted {
   /** @param isReported whether a refusal is counted and published */
   #decide(permits: Permits, options: ShareOptions | undefined, isReported: boolean): Decision {
     const amount = this.#queue.supply.amount(permits);
-    const fairEntry = this.#order.entryOf(options, amount);
+    const fairEntry = this.#queue.order.entryOf(options, amount);
     if (this.#grants(amount, fairEntry)) {
       const { supply, last } = this.#queue;
       return passing(supply.names, supply.quotas(last), amount);
@@ -225,7 +214,7 @@ export class QueueingLimiter implements Combinable, Counted {
   peek(permits: Permits = 1, options?: ShareOptions): Decision {
     checkShareOptions(options);
     const amount = this.#queue.supply.amount(permits);
-    const fairEntry = this.#order.entryOf(options, amount);
+    const fairEntry = this.#queue.order.entryOf(options, amount);
     this.#queue.catchUp();
     return this.#look(amount, fairEntry);
   }
@@ -235,8 +224,7 @@ export class QueueingLimiter implements Combinable, Counted {
     fairEntry: FairEntry<Waiter> | undefined,
     maxWaiting = this.#options.maxWaiting,
   ): Decision {
-    const hasRoom = () => this.#queue.permits + sizeOf(amount) <= maxWaiting;
-    return this.#queue.look(amount, hasRoom, fairEntry);
+    return this.#queue.look(amount, maxWaiting, fairEntry);
   }
 
   charge(permits: Permits): void {
@@ -272,7 +260,7 @@ export class QueueingLimiter implements Combinable, Counted {
 
   [asParticipant](options?: ShareOptions): LocalAsked {
     return {
-      isFair: this.#order !== FIFO,
+      isFair: this.#queue.order !== FIFO,
       callStats: () => this.#callStats,
       amount: (permits) => this.#queue.supply.amount(permits),
       decide: (permits) => this.#decide(permits, options, false),
@@ -287,14 +275,9 @@ export class QueueingLimiter implements Combinable, Counted {
     return granted;
   }
 
-  /** Whether the permits may wait. @param onFull what to do about those that wait, if they are too many */
   #hasRoom(amount: Amount, onFull: OnFull = "reject"): boolean {
-    const queue = this.#queue;
-    if (queue.overflowing(amount) >= 0) return false;
-    const excess = queue.permits + sizeOf(amount) - this.#options.maxWaiting;
-    if (excess <= 0 || onFull === "wait") return true;
-    if (onFull === "reject") return false;
-    return queue.dropOldest(excess, (waiter) => this.#full(waiter.amount, true));
+    const { maxWaiting } = this.#options;
+    return this.#queue.hasRoom(amount, maxWaiting, onFull, (each) => this.#full(each, true));
   }
 
   #refuseFull(amount: Amount, fairEntry: FairEntry<Waiter> | undefined): never {

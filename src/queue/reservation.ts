@@ -52,6 +52,8 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   /** The promise of `ready()`, and what settles it. */
   #ready: Promise<number> | undefined;
   #settle: ((waitedMs: number | Promise<never>) => void) | undefined;
+  /** Those of the calls of `ready()`. */
+  readonly #signals: AbortSignal[] = [];
 
   constructor(
     queue: PermitQueue,
@@ -83,7 +85,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
       const signal = checkSignalOptions(options);
       if (this.#isWaiting()) {
         if (!signal?.aborted) return this.#whenReady(signal);
-        this.#leave(signal.reason);
+        this.#queue.cancel(this, signal.reason);
       }
       signal?.throwIfAborted();
       if (this.#outcome === "cancelled") throw new ReservationCancelledError(this.waitMs);
@@ -95,7 +97,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
 
   cancel(): boolean {
     if (!this.#isWaiting()) return false;
-    this.#leave(new ReservationCancelledError(this.waitMs));
+    this.#queue.cancel(this, new ReservationCancelledError(this.waitMs));
     return true;
   }
 
@@ -121,6 +123,10 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     return this.#taken;
   }
 
+  override get signals(): readonly AbortSignal[] {
+    return this.#signals;
+  }
+
   override get awaited(): boolean {
     return this.#ready !== undefined;
   }
@@ -137,12 +143,6 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     this.#settle?.(Promise.reject(reason));
   }
 
-  #leave(reason: unknown): void {
-    const now = this.#queue.now();
-    this.#queue.remove(this);
-    this.abort(reason, now);
-  }
-
   #isWaiting(): boolean {
     this.#queue.catchUp();
     return this.#outcome === "waiting";
@@ -152,7 +152,10 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     const isFirst = !this.awaited;
     const ready = this.#await();
     if (isFirst) this.#queue.attend(this);
-    if (signal !== undefined) this.#queue.heed(this, signal);
+    if (signal !== undefined) {
+      this.#signals.push(signal);
+      this.#queue.heed(this, signal);
+    }
     return ready;
   }
 

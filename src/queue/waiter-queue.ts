@@ -14,10 +14,11 @@
  *
  * All times are those of the limiter's `MonotonicTime`.
  */
+import type { OnFull } from "../api/options.ts";
 import type { FairEntry } from "../fair/fair-entry.ts";
 import { AbortGroups } from "../ground/abort-groups.ts";
 import type { Timer } from "../ground/clock.ts";
-import type { Amount } from "../ground/permits.ts";
+import { type Amount, sizeOf } from "../ground/permits.ts";
 import type { MonotonicTime } from "./monotonic-time.ts";
 import { FIFO, type Order } from "./order.ts";
 import type { Schedule } from "./schedule.ts";
@@ -39,14 +40,12 @@ export interface Estimate<S> {
 export class WaiterQueue<S extends Supply = Supply> {
   /** The supply after all released waiters. */
   readonly supply: S;
+  readonly order: Order;
   readonly #time: MonotonicTime;
   readonly #schedule: Schedule<S>;
   protected readonly late = new TimerDrift();
   protected readonly signals = new AbortGroups<Waiter>((waiter, reason) => {
-    // read before the removal: the waiter's instants are valid only while it is in the queue
-    const now = this.now();
-    this.remove(waiter);
-    waiter.abort(reason, now);
+    this.cancel(waiter, reason);
   });
 
   /** The instant of the last grant, and the end of a pause: see `#from`. */
@@ -65,7 +64,9 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** @param order of the waiters; default first in, first out */
   constructor(time: MonotonicTime, supply: S, order: Order = FIFO) {
     this.#time = time;
+    time.owner ??= this;
     this.supply = supply;
+    this.order = order;
     this.#schedule = order.schedule(supply, (waiter) => this.#refuse(waiter));
   }
 
@@ -137,7 +138,7 @@ export class WaiterQueue<S extends Supply = Supply> {
     if (!this.#schedule.isNext(fairEntry)) return now + 1;
     if (since < now) return Math.max(since, this.#from);
     const from = this.#onTime(amount);
-    if (from === now) this.late.end();
+    if (from === now) this.late.lateBy = 0;
     return from;
   }
 
@@ -187,9 +188,8 @@ export class WaiterQueue<S extends Supply = Supply> {
     if (this.#timer === undefined) this.#arm();
   }
 
-  /** Adds a signal that cancels the waiter. */
+  /** Called when the waiter has another signal, which cancels it. */
   heed(waiter: Waiter, signal: AbortSignal): void {
-    waiter.signals = [...waiter.signals, signal];
     this.signals.add(signal, waiter);
   }
 
@@ -203,6 +203,14 @@ export class WaiterQueue<S extends Supply = Supply> {
     this.#settleSoon();
   }
 
+  /** Removes a waiter that leaves for that reason. */
+  cancel(waiter: Waiter, reason: unknown): void {
+    // read before the removal: the waiter's instants are valid only while it is in the queue
+    const now = this.now();
+    this.remove(waiter);
+    waiter.abort(reason, now);
+  }
+
   /** Removes all waiters. @returns them in order */
   protected drain(): readonly Waiter[] {
     const waiters = [...this.#schedule.waiters()];
@@ -212,16 +220,25 @@ export class WaiterQueue<S extends Supply = Supply> {
   }
 
   /**
-   * Drops the callers that have waited longest, until at least that many permits are dropped.
+   * Whether a request may wait, where callers may wait for `maxWaiting` permits.
    *
-   * @param permits above 0
-   * @returns `false` if that many cannot be dropped; then no caller is dropped
+   * @param onFull what to do about those that have waited longest, if they are too many
+   * @param full the error for those that are dropped
    */
-  dropOldest(permits: number, reason: (waiter: Waiter) => Error): boolean {
-    const victims = this.#schedule.oldestDroppable(permits);
+  hasRoom(
+    amount: Amount,
+    maxWaiting: number,
+    onFull: OnFull,
+    full: (amount: Amount) => Error,
+  ): boolean {
+    if (this.overflowing(amount) >= 0) return false;
+    const excess = this.permits + sizeOf(amount) - maxWaiting;
+    if (excess <= 0 || onFull === "wait") return true;
+    if (onFull === "reject") return false;
+    const victims = this.#schedule.oldestDroppable(excess);
     const now = this.now();
     for (const waiter of victims) {
-      const error = reason(waiter);
+      const error = full(waiter.amount);
       this.remove(waiter);
       waiter.drop?.(error, now);
     }
@@ -297,7 +314,7 @@ export class WaiterQueue<S extends Supply = Supply> {
         entry.release(at, now);
       }
     }
-    this.#specialUntil = this.late.isOpen ? Infinity : this.#pausedUntil;
+    this.#specialUntil = this.late.lateBy > 0 ? Infinity : this.#pausedUntil;
   }
 
   #instantOf(waiter: Waiter): number {
@@ -392,7 +409,7 @@ export class WaiterQueue<S extends Supply = Supply> {
     this.supply.shift?.(-by);
     this.#floor -= by;
     this.#pausedUntil -= by;
-    this.late.rebase(by);
+    this.late.until -= by;
     this.#specialUntil -= by;
     return true;
   }

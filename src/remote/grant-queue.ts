@@ -37,15 +37,15 @@ export class GrantQueue extends WaiterQueue<Grants> {
 
   /** @param sendsTime whether the store uses this clock, which every batch then carries */
   constructor(clock: Clock, sendsTime = false) {
-    const time = new MonotonicTime(
-      clock,
-      () => this.rearm(),
-      // requests under way and reservations hold instants, too
-      () => false,
-    );
+    const time = new MonotonicTime(clock);
     super(time, new Grants());
     this.#time = time;
     this.#sendsTime = sendsTime;
+  }
+
+  /** Refuses: requests under way and reservations hold instants, too. */
+  override rebase(): boolean {
+    return false;
   }
 
   /** @param giveBack returns permits to the store */
@@ -55,7 +55,7 @@ export class GrantQueue extends WaiterQueue<Grants> {
 
   /** How late the timer was for the callers that call again now. */
   get lateBy(): number {
-    return this.late.at(this.now());
+    return this.now() < this.late.until ? this.late.lateBy : 0;
   }
 
   /** The clock's time at this queue's 0, plus this is Unix time, microseconds. */

@@ -17,7 +17,6 @@ import {
   checkTryOptions,
   mostWaiting,
   refuseShares,
-  shareIn,
 } from "../api/options.ts";
 import { LimiterClosedError, QueueFullError } from "../ground/errors.ts";
 import { LinkedList } from "../ground/linked-list.ts";
@@ -83,8 +82,8 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean> {
     if (wait === 0 && this.#isPrefetched(permits)) return GRANTED;
     return new Promise((resolve) => {
-      const { micros, signal } = checkTryOptions(wait);
-      refuseShares(shareIn(wait));
+      const { micros, signal, share } = checkTryOptions(wait);
+      refuseShares(share);
       const wanted = this.#wanted(permits, micros, signal);
       this.send(new StoreCaller(this, wanted, true, resolve));
     });
