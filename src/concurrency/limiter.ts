@@ -302,7 +302,7 @@ export class ConcurrencyLimiter implements Counted {
   clear(
     reason: unknown = new DOMException("The waiting callers were cleared", "AbortError"),
   ): void {
-    this.#queue.clear(reason);
+    for (const waiter of this.#queue.waiters) this.#queue.cancel(waiter, reason);
   }
 
   [asParticipant](): ConcurrencyParticipant {

@@ -48,10 +48,7 @@ export class LinkedList<Member extends Linked<Member>> {
     return true;
   }
 
-  /** The members now, as a list that no later change affects. */
-  toArray(): Member[] {
-    const members: Member[] = [];
-    for (let each = this.first; each !== undefined; each = each.after) members.push(each);
-    return members;
+  *[Symbol.iterator](): Generator<Member> {
+    for (let each = this.first; each !== undefined; each = each.after) yield each;
   }
 }

@@ -49,7 +49,8 @@ export class LocalCaller extends Waiter {
   }
 
   override abort(reason: unknown, now: number): void {
-    this.#callStats.left(this.amount, now - this.asked, reason);
+    this.#callStats.ended();
+    this.#callStats.cancelled(this.amount, now - this.asked, reason);
     this.#resolve(Promise.reject(reason));
   }
 }

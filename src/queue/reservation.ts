@@ -84,7 +84,13 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     try {
       const signal = checkSignalOptions(options);
       if (this.#isWaiting()) {
-        if (!signal?.aborted) return this.#whenReady(signal);
+        if (!signal?.aborted) {
+          const isFirst = !this.awaited;
+          if (signal !== undefined) this.#signals.push(signal);
+          const ready = this.#await();
+          this.#queue.attend(this, isFirst, signal);
+          return ready;
+        }
         this.#queue.cancel(this, signal.reason);
       }
       signal?.throwIfAborted();
@@ -146,17 +152,6 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   #isWaiting(): boolean {
     this.#queue.catchUp();
     return this.#outcome === "waiting";
-  }
-
-  #whenReady(signal: AbortSignal | undefined): Promise<number> {
-    const isFirst = !this.awaited;
-    const ready = this.#await();
-    if (isFirst) this.#queue.attend(this);
-    if (signal !== undefined) {
-      this.#signals.push(signal);
-      this.#queue.heed(this, signal);
-    }
-    return ready;
   }
 
   #await(): Promise<number> {

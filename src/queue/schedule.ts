@@ -78,9 +78,7 @@ export class Schedule<S extends Supply = Supply> {
   }
 
   *waiters(): Iterable<Waiter> {
-    for (let { first: entry } = this.#entries; entry !== undefined; entry = entry.after) {
-      if (!(entry instanceof Change)) yield entry;
-    }
+    for (const entry of this.#entries) if (!(entry instanceof Change)) yield entry;
   }
 
   /** Whether a request that is made now would be the head. */
@@ -171,7 +169,7 @@ export class Schedule<S extends Supply = Supply> {
 
   /** Applies all changes now, in order, and removes them. */
   applyChanges(supply: S): void {
-    for (const entry of this.#entries.toArray()) {
+    for (const entry of [...this.#entries]) {
       if (!(entry instanceof Change)) continue;
       entry.apply(supply);
       this.remove(entry);

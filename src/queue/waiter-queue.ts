@@ -85,6 +85,11 @@ export class WaiterQueue<S extends Supply = Supply> {
     return this.#schedule.permits;
   }
 
+  /** The waiters now, in order. */
+  get waiters(): readonly Waiter[] {
+    return [...this.#schedule.waiters()];
+  }
+
   get #isEmpty(): boolean {
     return this.#schedule.head === undefined;
   }
@@ -182,15 +187,16 @@ export class WaiterQueue<S extends Supply = Supply> {
       this.#arm();
   }
 
-  /** Called when a caller starts to await a reservation: it needs the timer now, and follows every change. */
-  attend(reservation: Waiter): void {
-    if (this.#schedule.release(reservation)) this.outdate();
+  /**
+   * Called when a caller awaits a reservation.
+   *
+   * @param isFirst whether none did before: from now on it needs the timer, and follows every change
+   * @param signal cancels it
+   */
+  attend(reservation: Waiter, isFirst: boolean, signal: AbortSignal | undefined): void {
+    if (isFirst && this.#schedule.release(reservation)) this.outdate();
+    if (signal !== undefined) this.signals.add(signal, reservation);
     if (this.#timer === undefined) this.#arm();
-  }
-
-  /** Called when the waiter has another signal, which cancels it. */
-  heed(waiter: Waiter, signal: AbortSignal): void {
-    this.signals.add(signal, waiter);
   }
 
   /** Removes a waiter from the queue; the waiters behind it move up. */
@@ -209,14 +215,6 @@ export class WaiterQueue<S extends Supply = Supply> {
     const now = this.now();
     this.remove(waiter);
     waiter.abort(reason, now);
-  }
-
-  /** Removes all waiters. @returns them in order */
-  protected drain(): readonly Waiter[] {
-    const waiters = [...this.#schedule.waiters()];
-    for (const waiter of waiters) this.#leave(waiter);
-    this.#arm();
-    return waiters;
   }
 
   /**
@@ -243,11 +241,6 @@ export class WaiterQueue<S extends Supply = Supply> {
       waiter.drop?.(error, now);
     }
     return victims.length > 0;
-  }
-
-  /** Removes all waiters, as if their signals had been aborted. */
-  clear(reason: unknown): void {
-    for (const waiter of this.drain()) waiter.abort(reason, this.now());
   }
 
   /** Changes the amount of a waiter that is still in the queue. */

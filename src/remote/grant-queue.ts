@@ -93,10 +93,17 @@ export class GrantQueue extends WaiterQueue<Grants> {
     this.returnSoon();
   }
 
-  /** Removes all callers, as if their signals had been aborted; none has an heir. */
-  override clear(reason: unknown): void {
-    super.clear(reason);
+  /** Removes all callers, as if their signals had been aborted. */
+  clear(reason: unknown): void {
+    for (const waiter of this.#removeAll()) waiter.abort(reason, this.now());
     this.returnSoon();
+  }
+
+  /** None has an heir then. @returns the callers in order */
+  #removeAll(): readonly Waiter[] {
+    const { waiters } = this;
+    for (const waiter of waiters) super.remove(waiter);
+    return waiters;
   }
 
   /** Called when a batch is sent: its callers may want the permits that others leave. */
@@ -137,7 +144,7 @@ export class GrantQueue extends WaiterQueue<Grants> {
 
   /** Removes all callers, and returns their permits to the store. @returns them in order */
   empty(): readonly Waiter[] {
-    const callers = this.drain();
+    const callers = this.#removeAll();
     const { rest } = this.supply;
     this.supply.remove(new Set(rest));
     for (const grant of rest) this.#giveBack(grant);

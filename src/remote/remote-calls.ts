@@ -277,7 +277,7 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     this.prefetcher?.stop();
     const { queue } = this.parts;
     queue.clear(error);
-    for (const waiter of this.#waiters.toArray() as RemoteWaiter[]) {
+    for (const waiter of [...this.#waiters] as RemoteWaiter[]) {
       // permits that return from one may let another go
       if (this.#waiters.has(waiter)) waiter.abort(error, queue.now());
     }

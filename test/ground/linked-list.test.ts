@@ -25,8 +25,8 @@ test("keeps the order of addition while members come and go, as a set does", () 
         } else {
           assert.is(list.remove(member), model.delete(member));
         }
-        assert.ok(list.toArray().every((each, i) => each === [...model][i]));
-        assert.is(list.toArray().length, model.size);
+        assert.ok([...list].every((each, i) => each === [...model][i]));
+        assert.is([...list].length, model.size);
       }
     }),
   );
@@ -36,7 +36,7 @@ test("an array of the members is not affected by later changes", () => {
   const list = new LinkedList<Member>();
   const one = new Member();
   list.add(one);
-  const members = list.toArray();
+  const members = [...list];
   list.remove(one);
   assert.is(members.length, 1);
   assert.is(list.remove(one), false);
