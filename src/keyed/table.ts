@@ -23,7 +23,6 @@ import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "../local/queuein
 import { type HasInstants, MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, type Order, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
-import type { Account } from "../queue/reservation.ts";
 import { KeyStates } from "../stores/keys.ts";
 import { listPolicies, type Policies, renumber } from "../stores/policies.ts";
 import { RoundRobin } from "../stores/round-robin.ts";
@@ -59,6 +58,28 @@ const howMany: Bound = {
 interface Awake {
   readonly queue: PermitQueue;
   readonly limiter: QueueingLimiter;
+}
+
+/** The queue of a key. A reservation may settle when the key has another queue, or none. */
+class KeyQueue extends PermitQueue {
+  readonly #keys: KeyTable;
+  readonly #key: string;
+
+  constructor(keys: KeyTable, key: string, time: MonotonicTime, state: PolicyState, order: Order) {
+    super(time, state, order);
+    this.#keys = keys;
+    this.#key = key;
+  }
+
+  override charge(amount: Amount): void {
+    if (this.#keys.isAwake(this.#key, this)) super.charge(amount);
+    else this.#keys.charge(this.#key, amount);
+  }
+
+  override refund(amount: Amount): void {
+    if (this.#keys.isAwake(this.#key, this)) super.refund(amount);
+    else this.#keys.refund(this.#key, amount);
+  }
 }
 
 type Outcome = "taken" | "refused" | "no room";
@@ -241,6 +262,11 @@ export class KeyTable implements HasInstants {
     return new TooManyKeysError(this.#options.name, this.#maxKeys());
   }
 
+  /** Whether that is the queue of the key now. */
+  isAwake(key: string, queue: PermitQueue): boolean {
+    return this.#awake.get(key)?.queue === queue;
+  }
+
   /** The key's queue, if it has one. Removes a queue that is idle. */
   #awakeOf(key: string): Awake | undefined {
     if (this.#awake.size === 0) return undefined;
@@ -270,13 +296,8 @@ export class KeyTable implements HasInstants {
     }
     const { policies } = this.states;
     const state = policyStateOn(policies, policyState.state);
-    const queue = new PermitQueue(this.#time, state, this.#order);
-    const account: Account = {
-      charge: (more) => this.charge(key, more),
-      refund: (less) => this.refund(key, less),
-    };
-    const callStats = this.callStats.of(key);
-    const limiter = new QueueingLimiter(queue, policies, this.#options, account, callStats);
+    const queue = new KeyQueue(this, key, this.#time, state, this.#order);
+    const limiter = new QueueingLimiter(queue, policies, this.#options, this.callStats.of(key));
     this.#awake.set(key, { queue, limiter });
     return limiter;
   }

@@ -33,7 +33,7 @@ import { LocalCaller } from "../queue/local-caller.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
-import { type Account, GrantedReservation, QueuedReservation } from "../queue/reservation.ts";
+import { GrantedReservation, QueuedReservation } from "../queue/reservation.ts";
 import type { Waiter } from "../queue/waiter.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
@@ -60,7 +60,6 @@ export type QueueingOptions = Pick<CheckedOptions, "maxWaiting" | "onFull" | "na
 
 export class QueueingLimiter implements Combinable, Counted {
   readonly #queue: PermitQueue;
-  readonly #account: Account;
   readonly #options: QueueingOptions;
   readonly #callStats: CallStats;
   #policies: PolicyList;
@@ -69,13 +68,11 @@ export class QueueingLimiter implements Combinable, Counted {
     queue: PermitQueue,
     policies: PolicyList,
     options: QueueingOptions,
-    account: Account = queue,
     callStats = new CallStats({ limiter: options.name }, policies.names),
   ) {
     this.#queue = queue;
     this.#policies = policies;
     this.#options = options;
-    this.#account = account;
     this.#callStats = callStats;
   }
 
@@ -173,7 +170,7 @@ export class QueueingLimiter implements Combinable, Counted {
     const amount = this.#queue.supply.amount(permits);
     const fairEntry = this.#queue.order.entryOf(options, amount);
     if (this.#grants(amount, fairEntry, sequence?.since)) {
-      return new GrantedReservation(this.#account, this.#queue.supply, permits, amount);
+      return new GrantedReservation(this.#queue, permits, amount);
     }
     if (!this.#hasRoom(amount)) this.#refuseFull(amount, fairEntry);
     const now = this.#queue.last;
@@ -182,7 +179,6 @@ export class QueueingLimiter implements Combinable, Counted {
     this.#callStats.granted(amount, waitMs * 1000);
     return new QueuedReservation(
       this.#queue,
-      this.#account,
       this.#callStats,
       permits,
       now,

@@ -16,11 +16,11 @@ export class PermitQueue extends WaiterQueue<PolicyState> {
    */
   look(amount: Amount, maxWaiting: number, fairEntry?: FairEntry<Waiter>): Decision {
     const now = this.last;
-    const { instant, from, supply, isFirst } = this.estimate(amount, fairEntry);
+    const { instant, from, supply } = this.estimate(amount, fairEntry);
     const full = instant > now ? this.overflowing(amount) : -1;
     const mayWait = full < 0 && (instant <= now || this.permits + sizeOf(amount) <= maxWaiting);
     const wait = mayWait ? instant - now : Infinity;
-    return decisionOn(supply, now, from, amount, wait, full, isFirst);
+    return decisionOn(supply, now, from, amount, wait, full);
   }
 
   /** Checks the permits of a request, and that the policies could ever let them through. */

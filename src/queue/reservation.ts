@@ -6,7 +6,6 @@ import { atLeastZero } from "../ground/check.ts";
 import { toMillis } from "../ground/clock.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../ground/permits.ts";
-import type { PolicyState } from "../stores/state/one.ts";
 import type { PermitQueue } from "./permit-queue.ts";
 import { Waiter } from "./waiter.ts";
 
@@ -43,7 +42,6 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   readonly permits: Permits;
   readonly waitMs: number;
   readonly #queue: PermitQueue;
-  readonly #account: Account;
   readonly #callStats: CallStats;
   /** How long it has waited until it could be used, ms. */
   #outcome: number | "waiting" | "cancelled" = "waiting";
@@ -57,7 +55,6 @@ export class QueuedReservation extends Waiter implements LocalReservation {
 
   constructor(
     queue: PermitQueue,
-    account: Account,
     callStats: CallStats,
     permits: Permits,
     asked: number,
@@ -68,7 +65,6 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   ) {
     super(asked, amount, undefined, fairEntry);
     this.#queue = queue;
-    this.#account = account;
     this.#callStats = callStats;
     this.permits = permits;
     this.waitMs = waitMs;
@@ -117,7 +113,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
         combine(this.amount, used, (was, is = was) => Math.min(was, is)),
       );
     } else {
-      this.#taken = correct(this.#account, this.#taken, used);
+      this.#taken = correct(this.#queue, this.#taken, used);
     }
   }
 
@@ -169,15 +165,12 @@ export class QueuedReservation extends Waiter implements LocalReservation {
 export class GrantedReservation implements LocalReservation {
   readonly permits: Permits;
   readonly waitMs = 0;
-  readonly #account: Account;
-  readonly #policyState: PolicyState;
+  readonly #queue: PermitQueue;
   #taken: Amount;
 
-  /** @param policyState reads the argument of `settle` */
-  constructor(account: Account, policyState: PolicyState, permits: Permits, amount: Amount) {
+  constructor(queue: PermitQueue, permits: Permits, amount: Amount) {
     this.permits = permits;
-    this.#account = account;
-    this.#policyState = policyState;
+    this.#queue = queue;
     this.#taken = amount;
   }
 
@@ -191,8 +184,8 @@ export class GrantedReservation implements LocalReservation {
   }
 
   settle(actual: Permits): void {
-    const used = this.#policyState.amount(actual, atLeastZero);
-    this.#taken = correct(this.#account, this.#taken, used);
+    const used = this.#queue.supply.amount(actual, atLeastZero);
+    this.#taken = correct(this.#queue, this.#taken, used);
   }
 
   undo(): void {

@@ -29,12 +29,10 @@ import { Change, type Waiter } from "./waiter.ts";
 /** The first instant at which a request at the end of the queue could be granted, and what precedes it. */
 export interface Estimate<S> {
   readonly instant: number;
-  /** When the request would be the head of the queue. */
+  /** When the request would be the head of the queue: later than now if callers wait before it. */
   readonly from: number;
   /** The supply after all waiters before it. */
   readonly supply: S;
-  /** Whether no caller waits before it. */
-  readonly isFirst: boolean;
 }
 
 export class WaiterQueue<S extends Supply = Supply> {
@@ -151,14 +149,13 @@ export class WaiterQueue<S extends Supply = Supply> {
   estimate(amount: Amount, fairEntry?: FairEntry<Waiter>): Estimate<S> {
     let from = this.#onTime(amount);
     let { supply } = this;
-    const isFirst = this.#schedule.isNext(fairEntry);
-    if (!isFirst) {
+    if (!this.#schedule.isNext(fairEntry)) {
       const promised = this.#schedule.replay(this.#from, fairEntry);
       from = Math.max(from, promised.at);
       supply = promised.supply;
     }
     const instant = this.possible(supply.earliest(from, amount), amount);
-    return { instant, from, supply, isFirst };
+    return { instant, from, supply };
   }
 
   /** Returns from when a request that is made now, with no waiter in front, may be granted. */
