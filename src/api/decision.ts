@@ -27,7 +27,7 @@ export function decision(
     limit,
     remaining,
     resetMs,
-    policy: String(names[binding]),
+    policy: names[binding] as string,
     policies: byName(names, quotas),
   };
 }

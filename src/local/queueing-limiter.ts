@@ -25,7 +25,6 @@ import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts"
 import { CallStats, type Counted, type LimiterStats } from "../api/stats.ts";
 import type { FairEntry } from "../fair/fair-entry.ts";
 import { atLeastZero, checkNumber } from "../ground/check.ts";
-import { toMillis } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
@@ -83,7 +82,7 @@ export class QueueingLimiter implements Combinable, Counted {
       const amount = this.#queue.supply.amount(permits);
       const fairEntry = this.#queue.order.entryOf(options, amount);
       if (this.#grants(amount, fairEntry)) return AT_ONCE;
-      if (!this.#hasRoom(amount, this.#options.onFull)) this.#refuseFull(amount, fairEntry);
+      this.#mayWait(amount, fairEntry, this.#options.onFull);
       return this.#wait(amount, fairEntry, signal);
     } catch (error) {
       return Promise.reject(error);
@@ -172,18 +171,13 @@ export class QueueingLimiter implements Combinable, Counted {
     if (this.#grants(amount, fairEntry, sequence?.since)) {
       return new GrantedReservation(this.#queue, permits, amount);
     }
-    if (!this.#hasRoom(amount)) this.#refuseFull(amount, fairEntry);
-    const now = this.#queue.last;
-    if (sequence !== undefined) sequence.since = Math.min(sequence.since, now);
-    const waitMs = toMillis(this.#queue.estimate(amount, fairEntry).instant - now);
-    this.#callStats.granted(amount, waitMs * 1000);
+    this.#mayWait(amount, fairEntry);
+    if (sequence !== undefined) sequence.since = Math.min(sequence.since, this.#queue.last);
     return new QueuedReservation(
       this.#queue,
       this.#callStats,
       permits,
-      now,
       amount,
-      waitMs,
       fairEntry,
       isAwaited,
     );
@@ -276,7 +270,9 @@ export class QueueingLimiter implements Combinable, Counted {
     return this.#queue.hasRoom(amount, maxWaiting, onFull, (each) => this.#full(each, true));
   }
 
-  #refuseFull(amount: Amount, fairEntry: FairEntry<Waiter> | undefined): never {
+  /** @throws QueueFullError if the permits may not wait */
+  #mayWait(amount: Amount, fairEntry: FairEntry<Waiter> | undefined, onFull?: OnFull): void {
+    if (this.#hasRoom(amount, onFull)) return;
     this.#refused(amount, fairEntry, "queue-full");
     throw this.#full(amount);
   }

@@ -51,23 +51,22 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   #ready: Promise<number> | undefined;
   #settle: ((waitedMs: number | Promise<never>) => void) | undefined;
   /** Those of the calls of `ready()`. */
-  readonly #signals: AbortSignal[] = [];
+  #signals = super.signals;
 
   constructor(
     queue: PermitQueue,
     callStats: CallStats,
     permits: Permits,
-    asked: number,
     amount: Amount,
-    waitMs: number,
-    fairEntry?: FairEntry<Waiter>,
-    isAwaited = false,
+    fairEntry: FairEntry<Waiter> | undefined,
+    isAwaited: boolean,
   ) {
-    super(asked, amount, undefined, fairEntry);
+    super(queue.last, amount, undefined, fairEntry);
     this.#queue = queue;
     this.#callStats = callStats;
     this.permits = permits;
-    this.waitMs = waitMs;
+    this.waitMs = toMillis(queue.estimate(amount, fairEntry).instant - this.asked);
+    callStats.granted(amount, this.waitMs * 1000);
     this.#taken = amount;
     if (isAwaited) {
       // it may be given up before `ready` is called
@@ -82,7 +81,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
       if (this.#isWaiting()) {
         if (!signal?.aborted) {
           const isFirst = !this.awaited;
-          if (signal !== undefined) this.#signals.push(signal);
+          if (signal !== undefined) this.#signals = [...this.#signals, signal];
           const ready = this.#await();
           this.#queue.attend(this, isFirst, signal);
           return ready;

@@ -85,7 +85,8 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** The waiters now, in order. */
   get waiters(): readonly Waiter[] {
-    return [...this.#schedule.waiters()];
+    const entries = [...this.#schedule.entries()];
+    return entries.flatMap((entry) => (entry instanceof Change ? [] : entry));
   }
 
   get #isEmpty(): boolean {
@@ -260,11 +261,13 @@ export class WaiterQueue<S extends Supply = Supply> {
   protected restart(apply: (now: number, epoch: number) => void): void {
     this.catchUp();
     const { last: now, epoch } = this.#time;
-    this.#schedule.applyChanges(this.supply);
+    for (const entry of [...this.#schedule.entries()]) {
+      if (entry instanceof Change) this.#apply(entry);
+    }
     apply(now, epoch);
     this.#floor = now;
     this.#pausedUntil = now;
-    this.late.grant(0, now);
+    this.late.lateBy = 0;
     this.#retime();
   }
 
@@ -283,9 +286,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   #release(now: number): void {
     for (let entry = this.#schedule.head; entry !== undefined; entry = this.#schedule.head) {
       if (entry instanceof Change) {
-        entry.apply(this.supply);
-        this.#floor = Math.max(this.#floor, entry.since);
-        this.#schedule.remove(entry);
+        this.#apply(entry);
       } else {
         const at = this.#instantOf(entry);
         const { urgent } = this.#schedule;
@@ -305,6 +306,12 @@ export class WaiterQueue<S extends Supply = Supply> {
       }
     }
     this.#specialUntil = this.late.lateBy > 0 ? Infinity : this.#pausedUntil;
+  }
+
+  #apply(change: Change): void {
+    change.apply(this.supply);
+    this.#floor = Math.max(this.#floor, change.since);
+    this.#schedule.remove(change);
   }
 
   #instantOf(waiter: Waiter): number {
