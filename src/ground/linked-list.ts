@@ -34,9 +34,7 @@ export class LinkedList<Member extends Linked<Member>> {
     return member.before !== undefined || member === this.first;
   }
 
-  /** @returns whether it was a member */
-  remove(member: Member): boolean {
-    if (!this.has(member)) return false;
+  remove(member: Member): void {
     const { before, after } = member;
     if (before === undefined) this.first = after;
     else before.after = after;
@@ -45,7 +43,6 @@ export class LinkedList<Member extends Linked<Member>> {
     // a caller that keeps the member must not keep the others
     member.before = undefined;
     member.after = undefined;
-    return true;
   }
 
   *[Symbol.iterator](): Generator<Member> {

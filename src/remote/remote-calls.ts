@@ -299,7 +299,7 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   }
 
   untrack(waiter: RemoteWaiter, signals: readonly AbortSignal[]): void {
-    this.#waiters.remove(waiter);
+    if (this.#waiters.has(waiter)) this.#waiters.remove(waiter);
     if (signals.length > 0) this.parts.queue.ignore(waiter, signals);
   }
 
