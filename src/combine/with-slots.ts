@@ -15,7 +15,7 @@ import {
   tryArguments,
 } from "../api/slots-options.ts";
 import { inTime } from "../api/timeout.ts";
-import { checkFunction, checkNumber, wholeAtLeastOne } from "../ground/check.ts";
+import { checkNumber, wholeAtLeastOne } from "../ground/check.ts";
 import { VERSION } from "../ground/copies.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
@@ -174,14 +174,11 @@ export class AllOfWithSlots implements Combination {
     return taken && leaseOf(taken.taken);
   }
 
-  async run<T>(
+  run<T>(
     fn: (lease: CombinedLease) => T | PromiseLike<T>,
     options?: AdaptiveRunOptions,
   ): Promise<T> {
-    checkFunction("fn", fn);
-    const { slots, isOverload, ...wait } = options ?? {};
-    if (isOverload !== undefined) checkFunction("isOverload", isOverload);
-    return runWith(await this.acquire(slots, options && wait), fn, isOverload);
+    return runWith((slots, wait) => this.acquire(slots, wait), fn, options);
   }
 
   /** The participants for calls for that many slots and of that share. */

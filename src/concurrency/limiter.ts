@@ -29,7 +29,6 @@ import { CallStats, type Counted, type LimiterStats } from "../api/stats.ts";
 import {
   CREATE,
   checkCreated,
-  checkFunction,
   checkNumber,
   checkOptions,
   isRecord,
@@ -271,11 +270,8 @@ export class ConcurrencyLimiter implements Counted {
    * @example
    * const pages = await Promise.all(urls.map((url) => limiter.run(() => fetch(url))));
    */
-  async run<T>(fn: (lease: Lease) => T | PromiseLike<T>, options?: AdaptiveRunOptions): Promise<T> {
-    checkFunction("fn", fn);
-    const { slots, isOverload, ...wait } = options ?? {};
-    if (isOverload !== undefined) checkFunction("isOverload", isOverload);
-    return runWith(await this.acquire(slots, options && wait), fn, isOverload);
+  run<T>(fn: (lease: Lease) => T | PromiseLike<T>, options?: AdaptiveRunOptions): Promise<T> {
+    return runWith((slots, wait) => this.acquire(slots, wait), fn, options);
   }
 
   /**

@@ -6,7 +6,6 @@
  * The permits that are left over return to the store, but not while requests are under way: a caller that waits for
  * its reply may want them, and only the latest permits of all can return without a gap in the store's schedule.
  */
-import { AbortGroups } from "../ground/abort-groups.ts";
 import type { Clock, Timer } from "../ground/clock.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
 import type { Waiter } from "../queue/waiter.ts";
@@ -22,10 +21,6 @@ export interface PromisedCaller extends Waiter {
 }
 
 export class GrantQueue extends WaiterQueue<Grants> {
-  protected override readonly signals = new AbortGroups<Waiter>((waiter, reason) => {
-    if ((waiter as PromisedCaller).isPromised) this.remove(waiter as PromisedCaller);
-    waiter.abort(reason, this.now());
-  });
   readonly #time: MonotonicTime;
   readonly #sendsTime: boolean;
   /** Returns permits to the store. */
@@ -91,6 +86,12 @@ export class GrantQueue extends WaiterQueue<Grants> {
     if (heir !== undefined) this.add(heir, caller);
     super.remove(caller);
     this.returnSoon();
+  }
+
+  /** A caller that has no promise yet is not in the queue. */
+  override cancel(caller: PromisedCaller, reason: unknown): void {
+    if (caller.isPromised) this.remove(caller);
+    caller.abort(reason, this.now());
   }
 
   /** Removes all callers, as if their signals had been aborted. */

@@ -18,6 +18,7 @@ import {
   mostWaiting,
   refuseShares,
 } from "../api/options.ts";
+import { atLeastZero } from "../ground/check.ts";
 import { LimiterClosedError, QueueFullError } from "../ground/errors.ts";
 import { LinkedList } from "../ground/linked-list.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
@@ -38,7 +39,7 @@ import {
 import { Prefetcher } from "./prefetcher.ts";
 import type { Parts } from "./remote-options.ts";
 import { RemoteReservation } from "./remote-reservation.ts";
-import type { RemoteWaiter, WaiterHost, Wanted } from "./remote-waiter.ts";
+import type { Charged, RemoteWaiter, WaiterHost, Wanted } from "./remote-waiter.ts";
 import { StoreCaller } from "./store-caller.ts";
 import type { ThrowWhenUnavailable } from "./strategy.ts";
 import { whenUnavailable } from "./when-unavailable.ts";
@@ -207,12 +208,20 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     return this.call(changeOf(verb, amount));
   }
 
-  correct(before: Amount, used: Amount) {
+  async settle(reservation: Charged, actual: Permits): Promise<void> {
+    const used = this.parts.policyState.amount(actual, atLeastZero);
+    const before = reservation.charged;
     const changes: Promise<void>[] = [];
     const change = (verb: ChangeVerb) => (amount: Amount) =>
       void changes.push(this.change(verb, amount));
     const after = correct({ charge: change("charge"), refund: change("refund") }, before, used);
-    return { after, done: Promise.all(changes) };
+    reservation.charged = after;
+    try {
+      await Promise.all(changes);
+    } catch (error) {
+      if (reservation.charged === after) reservation.charged = before;
+      throw error;
+    }
   }
 
   async pause(micros: number): Promise<void> {
