@@ -72,13 +72,11 @@ class KeyQueue extends PermitQueue {
   }
 
   override charge(amount: Amount): void {
-    if (this.#keys.isAwake(this.#key, this)) super.charge(amount);
-    else this.#keys.charge(this.#key, amount);
+    this.#keys.charge(this.#key, amount);
   }
 
   override refund(amount: Amount): void {
-    if (this.#keys.isAwake(this.#key, this)) super.refund(amount);
-    else this.#keys.refund(this.#key, amount);
+    this.#keys.refund(this.#key, amount);
   }
 }
 
@@ -252,19 +250,8 @@ export class KeyTable implements HasInstants {
     return this.states.admit(key, policyState.state, used, now) ? policyState : undefined;
   }
 
-  #keptPolicyStateOf(key: string, now: number, amount?: Amount): PolicyState {
-    const policyState = this.#kept(key, now, amount);
-    if (policyState === undefined) throw this.#tooMany();
-    return policyState;
-  }
-
   #tooMany(): TooManyKeysError {
     return new TooManyKeysError(this.#options.name, this.#maxKeys());
-  }
-
-  /** Whether that is the queue of the key now. */
-  isAwake(key: string, queue: PermitQueue): boolean {
-    return this.#awake.get(key)?.queue === queue;
   }
 
   /** The key's queue, if it has one. Removes a queue that is idle. */
@@ -321,23 +308,28 @@ export class KeyTable implements HasInstants {
   }
 
   charge(key: string, amount: Amount): void {
-    const awake = this.#awakeOf(key);
-    if (awake !== undefined) {
-      awake.queue.charge(amount);
-      return;
-    }
-    const now = this.#now();
-    this.#keptPolicyStateOf(key, now, amount).take(now, amount);
+    this.#change(key, (policyState, now) => policyState.take(now, amount), amount);
   }
 
   refund(key: string, amount: Amount): void {
+    this.#change(key, (policyState, now) => policyState.giveBack(now, amount));
+  }
+
+  /** @param amount see `#kept` */
+  #change(
+    key: string,
+    apply: (policyState: PolicyState, now: number) => void,
+    amount?: Amount,
+  ): void {
     const awake = this.#awakeOf(key);
     if (awake !== undefined) {
-      awake.queue.refund(amount);
+      awake.queue.change(apply);
       return;
     }
     const now = this.#now();
-    this.#keptPolicyStateOf(key, now).giveBack(now, amount);
+    const policyState = this.#kept(key, now, amount);
+    if (policyState === undefined) throw this.#tooMany();
+    apply(policyState, now);
   }
 
   update(policies: Policies): void {
