@@ -37,9 +37,9 @@ import {
 import type { Clock } from "../ground/clock.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, sizeOf } from "../ground/permits.ts";
-import { LocalCaller } from "../queue/local-caller.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, orderIn } from "../queue/order.ts";
+import { Waiter } from "../queue/waiter.ts";
 import { WaiterQueue } from "../queue/waiter-queue.ts";
 import type { AdaptiveLimit, LearnedLimit } from "./adaptive/adaptive.ts";
 import { type Lease, LocalLease } from "./local-lease.ts";
@@ -69,6 +69,58 @@ export interface ConcurrencyOptions {
 }
 
 const CONCURRENCY_OPTIONS = ["maxWaiting", "onFull", "order", "name", "clock"] as const;
+
+/** What a call resolves to; `undefined`: it was refused. */
+type Outcome = Lease | undefined | Promise<never>;
+
+/** A call that waits for slots. */
+class LeaseCaller extends Waiter {
+  readonly #lease: (slots: number) => Lease;
+  readonly #resolve: (outcome: Outcome) => void;
+  readonly #deadline: number | undefined;
+  readonly #callStats: CallStats;
+
+  /** @param deadline of `tryAcquire`, which resolves to `undefined` where `acquire` rejects */
+  constructor(
+    lease: (slots: number) => Lease,
+    resolve: (outcome: Outcome) => void,
+    deadline: number | undefined,
+    callStats: CallStats,
+    ...waiter: ConstructorParameters<typeof Waiter>
+  ) {
+    super(...waiter);
+    this.#lease = lease;
+    this.#resolve = resolve;
+    this.#deadline = deadline;
+    this.#callStats = callStats;
+    callStats.enqueued();
+  }
+
+  override get deadline(): number {
+    return this.#deadline ?? Infinity;
+  }
+
+  override release(_at: number, now: number): void {
+    this.#callStats.released(this.amount, now - this.asked);
+    this.#resolve(this.#lease(Number(this.amount)));
+  }
+
+  override refuse(now: number): void {
+    this.#callStats.expired(this.amount, now - this.asked);
+    this.#resolve(undefined);
+  }
+
+  override drop(reason: Error, now: number): void {
+    this.#callStats.expired(this.amount, now - this.asked, "queue-full");
+    this.#resolve(this.#deadline === undefined ? Promise.reject(reason) : undefined);
+  }
+
+  override abort(reason: unknown, now: number): void {
+    this.#callStats.ended();
+    this.#callStats.cancelled(this.amount, now - this.asked, reason);
+    this.#resolve(Promise.reject(reason));
+  }
+}
 
 /** Limits how many calls run at once, in this process. */
 export class ConcurrencyLimiter implements Counted {
@@ -162,7 +214,7 @@ export class ConcurrencyLimiter implements Counted {
   ): Promise<T> {
     return new Promise((resolve) => {
       const limits = { micros: undefined, signal: checkWaitOptions(options), share: options };
-      this.#ask(asked, limits, resolve, held);
+      this.#ask(asked, limits, resolverOf(resolve, held));
     });
   }
 
@@ -213,7 +265,7 @@ export class ConcurrencyLimiter implements Counted {
     held?: (lease: Lease) => T,
   ): Promise<T | undefined> {
     return new Promise((resolve) => {
-      this.#ask(asked, checkTryOptions(wait), resolve, held);
+      this.#ask(asked, checkTryOptions(wait), resolverOf(resolve, held));
     });
   }
 
@@ -221,40 +273,30 @@ export class ConcurrencyLimiter implements Counted {
    * Takes slots now, or lets the caller wait for them.
    *
    * @param micros the longest wait; absent: any, and a refusal is an error
-   * @param held called with the lease at the instant of the grant; its result is the call's
    */
   #ask(
     asked: unknown,
     { micros, signal, share }: Omit<CallLimits, "micros"> & { readonly micros: number | undefined },
-    resolve: (outcome: never) => void,
-    held: ((lease: Lease) => unknown) | undefined,
+    resolve: (outcome: Outcome) => void,
   ): void {
     signal?.throwIfAborted();
     const slots = this.#amount(asked);
-    const settle = (outcome: unknown) => {
-      const isGranted = outcome !== false && !(outcome instanceof Promise);
-      const lease = isGranted ? this.#lease(slots) : undefined;
-      const result = lease && held ? held(lease) : lease;
-      resolve((outcome instanceof Promise ? outcome : result) as never);
-    };
     const fairEntry = this.#queue.order.entryOf(share, slots);
     if (this.#queue.grant(slots, fairEntry)) {
-      this.#callStats.counts.granted += 1;
-      settle(true);
+      resolve(this.#leaseAtOnce(slots));
       return;
     }
     const isNow = micros === 0;
     if (isNow || !this.#hasRoom(slots, micros === undefined ? this.#options.onFull : "reject")) {
       this.#callStats.refused(slots, isNow ? "too-long" : "queue-full");
       if (micros === undefined) throw this.#full(slots);
-      settle(false);
+      resolve(undefined);
       return;
     }
     const { last } = this.#queue;
     const deadline = micros === undefined ? undefined : last + micros;
-    this.#queue.add(
-      new LocalCaller(this.#callStats, last, slots, signal, fairEntry, settle, deadline),
-    );
+    const caller = [this.#callStats, last, slots, signal, fairEntry] as const;
+    this.#queue.add(new LeaseCaller(this.#lease, resolve, deadline, ...caller));
   }
 
   /**
@@ -341,12 +383,12 @@ export class ConcurrencyLimiter implements Counted {
     return this.#lease(slots);
   }
 
-  #lease(slots: number): Lease {
+  readonly #lease = (slots: number): Lease => {
     const giveBack = () => this.#free(slots);
     if (this.#learned === undefined) return new LocalLease(giveBack);
     const isLimited = this.active >= this.limit || this.waiting > 0;
     return this.#learned.lease({ active: this.active, isLimited }, giveBack);
-  }
+  };
 
   #free(slots: number): void {
     // without a waiter the time does not matter
@@ -366,4 +408,14 @@ export class ConcurrencyLimiter implements Counted {
 
 function isAdaptive(limit: unknown): limit is AdaptiveLimit {
   return isRecord(limit) && "learn" in limit;
+}
+
+/** Returns what ends a call: a lease is passed to `held`, and its result is the call's. */
+function resolverOf<T>(
+  resolve: (outcome: never) => void,
+  held: ((lease: Lease) => T) | undefined,
+): (outcome: Outcome) => void {
+  const settle = resolve as (outcome: unknown) => void;
+  if (held === undefined) return settle;
+  return (outcome) => settle(outcome instanceof LocalLease ? held(outcome) : outcome);
 }
