@@ -267,7 +267,9 @@ class OpenRegion implements Region {
   }
 
   dismiss(key: string | undefined): void {
-    this.#parts.get(key)?.queue.clear(new LimiterClosedError(this.name));
+    const queue = this.#parts.get(key)?.queue;
+    const reason = new LimiterClosedError(this.name);
+    for (const waiter of queue?.waiters ?? []) queue?.cancel(waiter, reason);
   }
 
   async close(): Promise<void> {

@@ -42,6 +42,8 @@ const MICROSECOND = 0.001;
 const DRIFT = 1.1;
 /** A member that lacks permits, or has just become hot, waits for this part of an interval. */
 const SOON = 1 / 3;
+/** From half-way to the next message. Random numbers add up to 0.05, so that an interval is never too long. */
+const HALF = 0.4;
 /** The demand of a key that has become hot is counted for this part of an interval before it is told. */
 const FIRST = 0.15;
 /** After so many such messages in a row it is as patient as the others: what it lacks is not there. */
@@ -50,6 +52,8 @@ const MOST_SOON = 6;
 const IDLE_INTERVALS = 3;
 /** Changes by more than this factor of the part do not wait for the next interval. */
 const URGENT = 0.1;
+/** Demand that has grown by this factor does not, either. */
+const RISING = 1.5;
 /** More demand than this is no more urgent, in limits. */
 const MOST_DEMAND = 16;
 /** The record by which a member learns when the ledger was created is kept for so long, ms: 30 days. */
@@ -131,21 +135,15 @@ export class Part implements Validity {
       epochMs: clock.epochMs ?? 0,
     };
     this.isOver = base === 0;
-    const time = new MonotonicTime(
-      watched,
-      () => this.queue.rearm(),
-      (by) => this.queue.rebase(by),
-    );
+    const time = new MonotonicTime(watched);
     const part = Math.max(LEAST, base);
     this.#state = PartState.open(policies, part, this, time.last, time.epoch);
-    const order = orderIn(options);
-    this.queue = new PermitQueue(time, this.#state, order);
+    this.queue = new PermitQueue(time, this.#state, orderIn(options));
     const { maxWaiting, onFull } = options;
     this.limiter = new QueueingLimiter(
       this.queue,
       policies,
-      { name, maxWaiting, onFull, order },
-      undefined,
+      { name, maxWaiting, onFull },
       stats.callStats(policies.names, key),
     );
     this.#rates = ratesOf(policies.list);
@@ -191,6 +189,15 @@ export class Part implements Validity {
     return (
       this.#state.lifetime(this.queue.last) <= 0 && now - this.#sinceMs > this.#options.everyMs
     );
+  }
+
+  /** Whether much more is asked for than the last message said, and the next one is not due soon. */
+  isRising(now: number): boolean {
+    const { everyMs } = this.#options;
+    const dueMs = this.nextMs + (this.isHalfway ? everyMs * HALF : 0);
+    if (now - this.#sinceMs < everyMs * FIRST || dueMs - now < everyMs * SOON) return false;
+    const demand = ((this.#asked + this.#waited) / (now - this.#sinceMs)) * WHOLE;
+    return Math.min(demand, MOST_DEMAND * WHOLE) > this.demand * RISING;
   }
 
   /** Ends the interval: estimates the demand of its callers. */
@@ -317,11 +324,13 @@ export class Member {
   /** A request of the part could not be granted at once. */
   lack(part: Part): void {
     if (this.#isClosed || this.#options.pool === 0) return;
+    const now = this.#options.clock.now();
     if (part.isHot) {
-      if (part.waiting > 0 && !this.#isAwaited) this.#arm();
+      const isUrgent = part.isRising(now);
+      if (isUrgent) part.speak(now);
+      if (isUrgent || (part.waiting > 0 && !this.#isAwaited)) this.#arm();
       return;
     }
-    const now = this.#options.clock.now();
     part.count(now);
     part.speak(now + this.#options.everyMs * FIRST);
     part.idle = 0;
@@ -377,7 +386,7 @@ export class Member {
       if (part.nextMs > now || !part.isHalfway) continue;
       part.isHalfway = false;
       part.count(now);
-      part.nextMs = now + everyMs * (0.4 + Math.random() / 20);
+      part.nextMs = now + everyMs * (HALF + Math.random() / 20);
     }
     // keys that are due soon go along, so that all share a call from then on
     const due = [...this.#hot].filter((part) => part.nextMs <= now);
