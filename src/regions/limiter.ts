@@ -81,9 +81,7 @@ export class PartLimiter implements RemoteLimiter {
       const [permits, longest] = isTryOptions(first) ? [1, first] : [first as Permits, wait];
       const part = this.#open(permits);
       if (longest === undefined) {
-        if (part.limiter.tryAcquire(permits)) return GRANTED;
-        this.region.member.lack(part);
-        return this.#reserve?.tryAcquire(permits) ?? Promise.resolve(false);
+        return part.limiter.tryAcquire(permits) ? GRANTED : this.#tryReserve(part, permits);
       }
       const own = () => part.limiter.tryAcquire(permits, longest);
       const answer =
@@ -224,6 +222,17 @@ export class PartLimiter implements RemoteLimiter {
     };
     answer.then(done, done);
     return answer;
+  }
+
+  /** Takes the permits from the reserve. A key that its reserve serves never becomes hot. */
+  async #tryReserve(part: Part, permits: Permits): Promise<boolean> {
+    let isGranted = false;
+    try {
+      isGranted = (await this.#reserve?.tryAcquire(permits)) ?? false;
+      return isGranted;
+    } finally {
+      if (!isGranted) this.region.member.lack(part);
+    }
   }
 
   /** Takes the permits from the reserve if they are there now; else waits where the wait is shorter. */

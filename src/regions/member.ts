@@ -383,9 +383,9 @@ export class Member {
   }
 
   #round(part: Part, now: number): void {
-    const { everyMs, reserved } = this.#options;
+    const { everyMs } = this.#options;
     part.measure(now);
-    part.idle = part.demand > reserved ? 0 : part.idle + 1;
+    part.idle = part.demand > this.#reservedOf(part) ? 0 : part.idle + 1;
     if (part.idle >= IDLE_INTERVALS) {
       if (part.held === 0 && part.want === 0) {
         part.nextMs = Infinity;
@@ -400,6 +400,13 @@ export class Member {
     this.#send(part, now);
     part.nextMs = now + everyMs / 2;
     part.isHalfway = true;
+  }
+
+  /** Demand up to this needs no lease: a reserve in a store is divided among the members that share it. */
+  #reservedOf(part: Part): number {
+    const region = encodeURIComponent(this.#options.region);
+    const sharers = part.rows.filter((row) => row.region === region).length;
+    return this.#options.reserved / Math.max(1, sharers);
   }
 
   /** What the member would hold if nobody had to be asked; others may want less. */
