@@ -124,7 +124,7 @@ const DEMAND = [900, 400, 100];
 /** Until a ledger that is new gives out parts, and for the others, ms. */
 const REGIONS_SETTLE_MS = 8000;
 const SETTLE_MS = 1000;
-const FOR_MS = short ? 4000 : 20_000;
+const FOR_MS = short ? 4000 : 30_000;
 const TICK_MS = 10;
 
 interface Finding {
@@ -236,7 +236,12 @@ const ours = findings.get("RegionalLimiter");
 const p99 = quantile(ours?.tookMs ?? [], 0.99);
 target("p99 at most 10 ms", p99 <= 10, ms(p99));
 const used = (ours?.perSecond ?? 0) / RATE;
-target("at least 97 % of the limit", used >= 0.97, `${(100 * used).toFixed(1)} %`);
+// in a short run most of the time is that in which parts move
+target(
+  "at least 97 % of the limit",
+  short ? undefined : used >= 0.97,
+  `${(100 * used).toFixed(1)} %`,
+);
 const most = (BURST + (RATE * FOR_MS) / 1000) / FOR_MS / (RATE / 1000);
 target("not more than the bound", used <= most, `${(100 * used).toFixed(1)} %`);
 
