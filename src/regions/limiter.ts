@@ -77,25 +77,24 @@ export class PartLimiter implements RemoteLimiter {
   tryAcquire(permits?: Permits | TryOptions): Promise<boolean>;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
   tryAcquire(first: Permits | TryOptions = 1, wait?: number | TryOptions): Promise<boolean> {
-    return this.#try(() => {
-      const [permits, longest] = isTryOptions(first) ? [1, first] : [first as Permits, wait];
-      const part = this.#open(permits);
-      if (longest === undefined) {
-        return part.limiter.tryAcquire(permits) ? GRANTED : this.#tryReserve(part, permits);
-      }
-      const own = () => part.limiter.tryAcquire(permits, longest);
-      const answer =
-        this.#reserve === undefined
-          ? own()
-          : this.#shortest(
-              part,
-              permits,
-              own,
-              (reserve) => reserve.tryAcquire(permits, longest),
-              true,
-            );
-      return this.#waits(part, permits, answer);
-    });
+    // without a closure: this is the call that has to be fast
+    try {
+      if (wait !== undefined) return this.#tryWithin(first as Permits, wait);
+      if (isTryOptions(first)) return this.#tryWithin(1, first);
+      const part = this.#open(first);
+      return part.limiter.tryAcquire(first) ? GRANTED : this.#tryReserve(part, first);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  #tryWithin(permits: Permits, longest: number | TryOptions): Promise<boolean> {
+    const part = this.#open(permits);
+    const own = () => part.limiter.tryAcquire(permits, longest);
+    const other = (reserve: RemoteLimiter) => reserve.tryAcquire(permits, longest);
+    const answer =
+      this.#reserve === undefined ? own() : this.#shortest(part, permits, own, other, true);
+    return this.#waits(part, permits, answer);
   }
 
   reserve(permits: Permits = 1, options?: ShareOptions): Promise<Reservation> {
