@@ -116,12 +116,13 @@ class Regions implements Way {
     for (const [i, member] of this.#members.entries()) {
       if (member.isDue(nowMs)) this.#wake(member, i, nowMs);
       const permits = wanted[i] ?? 0;
-      const own = member.grant(nowMs, permits);
-      granted += own;
-      const lacking = permits - own;
-      if (lacking <= 0 || this.#reserves.length === 0) continue;
-      this.nearCalls += Math.min(lacking, STEP_MS);
-      granted += this.#reserveOf(i).draw(lacking);
+      let lacking = permits - member.grant(nowMs, permits);
+      if (lacking > 0 && this.#reserves.length > 0) {
+        this.nearCalls += Math.min(lacking, STEP_MS);
+        lacking -= this.#reserveOf(i).draw(lacking);
+      }
+      if (lacking > 0) member.lack(nowMs);
+      granted += permits - lacking;
     }
     return granted;
   }
@@ -217,13 +218,15 @@ class Member {
     if (nowMs >= this.#lapseMs) this.#lapse();
     this.#asked += wanted;
     this.#bucket.fill(STEP_MS);
-    const granted = this.#bucket.draw(wanted);
-    if (granted < wanted && this.#nextMs === Infinity) {
-      this.#count(nowMs);
-      this.#speak(nowMs + EVERY_MS * FIRST);
-      this.#idle = 0;
-    }
-    return granted;
+    return this.#bucket.draw(wanted);
+  }
+
+  /** A call was refused. */
+  lack(nowMs: number): void {
+    if (this.#nextMs < Infinity) return;
+    this.#count(nowMs);
+    this.#speak(nowMs + EVERY_MS * FIRST);
+    this.#idle = 0;
   }
 
   isDue(nowMs: number): boolean {
