@@ -1,14 +1,14 @@
 /**
  * `smooth-limiter/regions`: members hold parts of the limit on leases, and exchange messages with a ledger.
  *
- * The ledger is the real one, `exchange`, and so is the division, `waterFill`. A member's decisions and its pace are those
- * of `src/regions/member.ts`, written again without timers and limiters; a part's permits are a fluid, moved by the
- * formula in `src/regions/part-state.ts`. Messages take as long as the trip, and are lost when a member is cut off.
+ * The ledger is the real one, `exchange`, and so is the division, `divide`. A member's pace is that of
+ * `src/regions/member.ts`, written again without timers and limiters; a part's permits are a fluid, moved by the formula
+ * in `src/regions/part-state.ts`. Messages take as long as the trip, and are lost when a member is cut off.
  *
  * A ledger has a row for each member, and each message carries all rows. So many processes are divided among several
  * limits, each with its part of the numbers and with one process of each region.
  */
-import { waterFill } from "../../src/regions/water-fill.ts";
+import { divide } from "../../src/regions/division.ts";
 import {
   exchange,
   type LedgerRecord,
@@ -27,9 +27,11 @@ const SOON = 1 / 3;
 const FIRST = 0.15;
 const MOST_SOON = 6;
 const IDLE_INTERVALS = 3;
-const NOTICEABLE = 0.01;
 const URGENT = 0.1;
 const MOST_DEMAND = 16;
+
+/** All regions have the same weight. */
+const EQUAL = new Map<string, number>();
 
 const random = randomFrom(1);
 
@@ -195,8 +197,6 @@ class Member {
   #want = 0;
   #seq = 0;
   #rows: LedgerRecord["rows"] = [];
-  #targets: readonly number[] = [];
-  #own = -1;
   #demand = 0;
   #sinceMs = 0;
   #asked = 0;
@@ -259,8 +259,7 @@ class Member {
       this.#want = 0;
       this.#change(0, 0);
     } else {
-      this.#divide();
-      this.#want = Math.max(this.#held, this.#target);
+      this.#want = Math.max(this.#held, this.#divide().target);
     }
     // if no reply comes
     this.#nextMs = nowMs + leaseMs / 2;
@@ -296,20 +295,19 @@ class Member {
     this.#rows = record.rows;
     this.#lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
     this.#change(held, fresh);
-    this.#divide();
-    const excess = this.#excess();
+    const { target, excess } = this.#divide();
     const isUrgent = (size: number) => size > this.#held * URGENT + 1;
     if (excess > 0) {
       if (isUrgent(excess)) this.#soon = 1;
       this.#want = Math.max(0, this.#held - excess);
       this.#change(this.#want, 0);
       this.#speak(nowMs);
-    } else if (this.#idle > 0 || (this.#soon === 0 && !isUrgent(this.#target - this.#held))) {
+    } else if (this.#idle > 0 || (this.#soon === 0 && !isUrgent(target - this.#held))) {
       this.#soon = 0;
     } else if (this.#soon < MOST_SOON) {
       this.#soon += 1;
       this.#speak(sentMs + EVERY_MS * SOON);
-    } else if (!isUrgent(this.#target - this.#held)) {
+    } else if (!isUrgent(target - this.#held)) {
       this.#soon = 0;
     }
   }
@@ -363,46 +361,9 @@ class Member {
     this.freed += Math.floor(freed * WHOLE);
   }
 
-  /** Divides the pool by the demand of all members. */
-  #divide(): void {
+  #divide(): { readonly target: number; readonly excess: number } {
     const { id, region, base } = this.#options;
-    const members = this.#rows.map((row) => ({ region: row.region, demand: row.demand }));
-    const mine = { region, demand: Math.max(0, this.#demand - base) };
-    this.#own = this.#rows.findIndex((row) => row.id === id);
-    if (this.#own >= 0) members[this.#own] = mine;
-    else members.push(mine);
-    const counts = new Map<string, number>();
-    for (const member of members) counts.set(member.region, (counts.get(member.region) ?? 0) + 1);
-    this.#targets = waterFill(
-      this.ledger.pool,
-      members.map((member) => ({
-        demand: member.demand,
-        weight: 1 / (counts.get(member.region) ?? 1),
-      })),
-    );
-  }
-
-  get #target(): number {
-    return Math.min(this.ledger.pool, Math.floor(this.#targets.at(this.#own) ?? 0));
-  }
-
-  #excess(): number {
-    let lacking = 0;
-    let excesses = 0;
-    let taken = 0;
-    let mine = 0;
-    for (const [i, row] of this.#rows.entries()) {
-      const has = row.held + row.gift + row.promised;
-      const target = this.#targets[i] ?? 0;
-      taken += has;
-      if (i !== this.#own) lacking += Math.max(0, Math.min(target, row.want) - has);
-      const excess = Math.max(0, has - target);
-      excesses += excess;
-      if (i === this.#own) mine = excess;
-    }
-    const missing = lacking - Math.max(0, this.ledger.pool - taken);
-    if (missing <= 0 || mine === 0) return 0;
-    const excess = Math.floor(Math.min(mine, (missing * mine) / excesses));
-    return excess > this.#held * NOTICEABLE + 1 ? excess : 0;
+    const me = { id, region, demand: Math.max(0, this.#demand - base) };
+    return divide(this.#rows, me, this.ledger.pool, EQUAL);
   }
 }

@@ -93,8 +93,10 @@ for (const { ours, ...size } of sizes) {
 }
 
 const costs = await homeCosts(short ? [10, 100] : [10, 20, 50, 100, 300, 1000]);
-const work = (members: number, ms: number) =>
-  `${((members * MESSAGES * ms) / 10).toPrecision(2)} %`;
+const work = (members: number, ms: number) => {
+  const percent = (members * MESSAGES * ms) / 10;
+  return `${percent < 10 ? percent.toFixed(1) : count(percent)} %`;
+};
 print(
   markdown(
     ["members of one limit", "bytes of a reply", "in a process", "in Redis", "Redis, of a core"],

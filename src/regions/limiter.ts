@@ -18,7 +18,9 @@ import { UNKNOWN } from "../queue/supply.ts";
 import type { Policies } from "../stores/policies.ts";
 import type { Member, Part } from "./member.ts";
 
+/** One promise is enough for all calls, because it never changes. */
 const GRANTED = Promise.resolve(true);
+const REFUSED = Promise.resolve(false);
 
 /** What the limiters of all keys of a region share. */
 export interface Region {
@@ -65,7 +67,7 @@ export class PartLimiter implements RemoteLimiter {
         const granted = own();
         return granted === AT_ONCE ? granted : this.#waits(part, permits, granted);
       }
-      if (part.limiter.tryAcquire(permits)) return AT_ONCE;
+      if (part.grants(permits)) return AT_ONCE;
       return this.#waits(
         part,
         permits,
@@ -82,7 +84,13 @@ export class PartLimiter implements RemoteLimiter {
       if (wait !== undefined) return this.#tryWithin(first as Permits, wait);
       if (isTryOptions(first)) return this.#tryWithin(1, first);
       const part = this.#open(first);
-      return part.limiter.tryAcquire(first) ? GRANTED : this.#tryReserve(part, first);
+      const reserve = this.#reserve;
+      if (reserve !== undefined) {
+        return part.grants(first) ? GRANTED : this.#tryReserve(part, reserve, first);
+      }
+      if (part.limiter.tryAcquire(first)) return GRANTED;
+      this.region.member.lack(part);
+      return REFUSED;
     } catch (error) {
       return Promise.reject(error);
     }
@@ -187,9 +195,19 @@ export class PartLimiter implements RemoteLimiter {
     return this.region.member.isClosed ? "closed" : this.region.stats.state;
   }
 
-  /** The counters of all keys together, and the outages of the home. */
+  /** The counters of all keys together, with those of the region's store, and the outages of the home. */
   get stats(): RemoteStats {
-    return this.region.stats.stats;
+    const { stats } = this.region.stats;
+    const there = this.region.reserve(undefined)?.stats;
+    if (there === undefined) return stats;
+    return {
+      ...stats,
+      granted: stats.granted + there.granted,
+      refused: stats.refused + there.refused,
+      cancelled: stats.cancelled + there.cancelled,
+      waiting: stats.waiting + there.waiting,
+      failed: stats.failed + there.failed,
+    };
   }
 
   /** Ends the calls that wait in this limiter with a LimiterClosedError. */
@@ -224,10 +242,10 @@ export class PartLimiter implements RemoteLimiter {
   }
 
   /** Takes the permits from the reserve. A key that its reserve serves never becomes hot. */
-  async #tryReserve(part: Part, permits: Permits): Promise<boolean> {
+  async #tryReserve(part: Part, reserve: RemoteLimiter, permits: Permits): Promise<boolean> {
     let isGranted = false;
     try {
-      isGranted = (await this.#reserve?.tryAcquire(permits)) ?? false;
+      isGranted = await reserve.tryAcquire(permits);
       return isGranted;
     } finally {
       if (!isGranted) this.region.member.lack(part);
