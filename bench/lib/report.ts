@@ -1,14 +1,19 @@
 import { strict } from "./options.ts";
 
-/** Prints rows under a head as a table of Markdown. The first column is text, the others are numbers. */
+/** Prints rows under a head as a table of Markdown. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): void {
+  console.log(`\n${markdown(head, rows)}`);
+}
+
+/** Returns rows under a head as a table. The first column is text, the others are numbers. */
+export function markdown(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const all = [head, ...rows].map((row) => row.map((cell) => cell.replaceAll("|", "\\|")));
   const widths = head.map((_, i) => Math.max(4, ...all.map((row) => row[i]?.length ?? 0)));
   const line = (row: readonly string[]) =>
     `| ${widths.map((width, i) => (row[i] ?? "")[i === 0 ? "padEnd" : "padStart"](width)).join(" | ")} |`;
   const [first = [], ...others] = all;
   const rule = widths.map((width, i) => (i === 0 ? "---" : "---:".padStart(width, "-")));
-  console.log(["", line(first), line(rule), ...others.map(line), ""].join("\n"));
+  return [line(first), line(rule), ...others.map(line), ""].join("\n");
 }
 
 /** Prints whether a target is reached. `undefined`: the machine was too busy for a verdict. */

@@ -48,6 +48,7 @@ const GROUPS: Readonly<
     ["docs/outage-bounds", "What an outage lets through"],
     ["docs/changing-limits", "Changing it at run time"],
     ["docs/prefetch", "Fewer round trips"],
+    ["docs/scale", "Many processes"],
   ],
   "Run it": [
     ["docs/diagnostics", "Monitoring"],

@@ -79,30 +79,30 @@ export class PartLimiter implements RemoteLimiter {
   tryAcquire(permits?: Permits | TryOptions): Promise<boolean>;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
   tryAcquire(first: Permits | TryOptions = 1, wait?: number | TryOptions): Promise<boolean> {
-    return this.#try(() => {
-      const [permits, longest] = isTryOptions(first) ? [1, first] : [first as Permits, wait];
-      const part = this.#open(permits);
-      if (longest === undefined) {
-        const reserve = this.#reserve;
-        if (reserve === undefined ? part.limiter.tryAcquire(permits) : part.grants(permits)) {
-          return GRANTED;
-        }
-        this.region.member.lack(part);
-        return reserve?.tryAcquire(permits) ?? REFUSED;
+    // without a closure: this is the call that has to be fast
+    try {
+      if (wait !== undefined) return this.#tryWithin(first as Permits, wait);
+      if (isTryOptions(first)) return this.#tryWithin(1, first);
+      const part = this.#open(first);
+      const reserve = this.#reserve;
+      if (reserve !== undefined) {
+        return part.grants(first) ? GRANTED : this.#tryReserve(part, reserve, first);
       }
-      const own = () => part.limiter.tryAcquire(permits, longest);
-      const answer =
-        this.#reserve === undefined
-          ? own()
-          : this.#shortest(
-              part,
-              permits,
-              own,
-              (reserve) => reserve.tryAcquire(permits, longest),
-              true,
-            );
-      return this.#waits(part, permits, answer);
-    });
+      if (part.limiter.tryAcquire(first)) return GRANTED;
+      this.region.member.lack(part);
+      return REFUSED;
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  #tryWithin(permits: Permits, longest: number | TryOptions): Promise<boolean> {
+    const part = this.#open(permits);
+    const own = () => part.limiter.tryAcquire(permits, longest);
+    const other = (reserve: RemoteLimiter) => reserve.tryAcquire(permits, longest);
+    const answer =
+      this.#reserve === undefined ? own() : this.#shortest(part, permits, own, other, true);
+    return this.#waits(part, permits, answer);
   }
 
   reserve(permits: Permits = 1, options?: ShareOptions): Promise<Reservation> {
@@ -239,6 +239,17 @@ export class PartLimiter implements RemoteLimiter {
     };
     answer.then(done, done);
     return answer;
+  }
+
+  /** Takes the permits from the reserve. A key that its reserve serves never becomes hot. */
+  async #tryReserve(part: Part, reserve: RemoteLimiter, permits: Permits): Promise<boolean> {
+    let isGranted = false;
+    try {
+      isGranted = await reserve.tryAcquire(permits);
+      return isGranted;
+    } finally {
+      if (!isGranted) this.region.member.lack(part);
+    }
   }
 
   /** Takes the permits from the reserve if they are there now; else waits where the wait is shorter. */

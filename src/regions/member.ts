@@ -400,9 +400,9 @@ export class Member {
 
   /** Sends the message of a part. If no reply comes, the next one is sent when half of the lease is over. */
   #round(part: Part, now: number): void {
-    const { leaseMs, reserved } = this.#options;
+    const { leaseMs } = this.#options;
     part.measure(now);
-    part.idle = part.demand > reserved * WHOLE ? 0 : part.idle + 1;
+    part.idle = part.demand > this.#reservedOf(part) ? 0 : part.idle + 1;
     if (part.idle >= IDLE_INTERVALS && part.held === 0 && part.want === 0) {
       part.cool();
       this.#hot.delete(part);
@@ -416,6 +416,13 @@ export class Member {
     }
     this.#send(part, now);
     part.nextMs = now + leaseMs / 2;
+  }
+
+  /** Demand up to this needs no lease: a reserve in a store is divided among the members that share it. */
+  #reservedOf(part: Part): number {
+    const region = encodeURIComponent(this.#options.region);
+    const sharers = part.rows.filter((row) => row.region === region).length;
+    return (this.#options.reserved * WHOLE) / Math.max(1, sharers);
   }
 
   #divide(part: Part) {

@@ -57,7 +57,7 @@ const MEASURED =
 function prose(page: string): string {
   return page
     .replace(/^```[\s\S]*?^```$/gm, "")
-    .replace(/^<!-- (results|outages): [\s\S]*?^<!-- \1: end -->$/gm, "");
+    .replace(/^<!-- (results|outages|scale): [\s\S]*?^<!-- \1: end -->$/gm, "");
 }
 
 const pages = suite("pages state results");

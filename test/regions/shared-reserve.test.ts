@@ -1,0 +1,68 @@
+/** Regions with a store: many processes share the reserve of their region. */
+import { tokenBucket } from "smooth-limiter";
+import { RegionalLimiter } from "smooth-limiter/regions";
+import type { Store } from "smooth-limiter/store";
+import { FakeClock, memoryStore } from "smooth-limiter/testing";
+import * as assert from "uvu/assert";
+import { suite } from "../support/suite.ts";
+import { Home } from "./world.ts";
+
+const test = suite("regions, processes that share a reserve");
+
+const REGIONS = ["eu", "us"];
+const PROCESSES = 10;
+/** Permits a second, all in portions of 10 ms. */
+const LIMIT = tokenBucket({ capacity: 1000, refill: 1000, everyMs: 1000 });
+
+function regionsOf() {
+  const clock = new FakeClock();
+  const home = new Home(clock);
+  const store = {
+    run: () => Promise.reject(new Error("a home runs no requests")),
+    exchange: (key: string, message: readonly string[]) => home.exchange(key, message, () => false),
+  };
+  const limiters = REGIONS.flatMap((region) => {
+    const local = memoryStore({ clock });
+    const options = { home: store as Store, local, region, regions: REGIONS, clock };
+    return Array.from({ length: PROCESSES }, () => RegionalLimiter.create("limit", LIMIT, options));
+  });
+  return { clock, home, limiters };
+}
+
+/** Each process asks for a permit in every `everyMs`. Returns which part is granted. */
+async function ask(
+  { clock, limiters }: ReturnType<typeof regionsOf>,
+  everyMs: number,
+  forMs: number,
+): Promise<number> {
+  let asked = 0;
+  let granted = 0;
+  for (let ms = 0; ms < forMs; ms += everyMs) {
+    for (const limiter of limiters) {
+      asked += 1;
+      limiter.tryAcquire().then((isGranted) => {
+        if (isGranted) granted += 1;
+      });
+    }
+    await clock.advance(everyMs);
+  }
+  return granted / asked;
+}
+
+test("processes that each ask for less than the reserve, but together for more, get leases", async () => {
+  const world = regionsOf();
+  // 40 a second each: 400 a region, whose reserve is 50
+  await ask(world, 25, 10_000);
+  const part = await ask(world, 25, 10_000);
+  assert.ok(part > 0.97, `${part} of what was asked for is granted`);
+});
+
+test("a process that the reserve of its region serves sends the home one message, its greeting", async () => {
+  const world = regionsOf();
+  // 2 a second each: 20 a region
+  const part = await ask(world, 500, 20_000);
+  assert.is(part, 1);
+  assert.is(world.home.messages, REGIONS.length * PROCESSES);
+});
+
+test.run();
