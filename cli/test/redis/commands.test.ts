@@ -2,6 +2,7 @@ import { PassThrough, Readable } from "node:stream";
 import { Redis } from "ioredis";
 import { fixedWindow, gcra, smoothBursty } from "smooth-limiter";
 import { RedisConcurrencyLimiter, RedisLimiter, RedisRateLimiter } from "smooth-limiter/redis";
+import { RegionalLimiter } from "smooth-limiter/regions";
 import * as assert from "uvu/assert";
 import { PATIENT } from "../../../test/support/patient.ts";
 import { freshUrl, startRedis } from "../../../test/support/redis/server.ts";
@@ -111,6 +112,44 @@ test("show says who holds leases and who waits", async () => {
   await reports.setLimit(3);
   assert.match((await run("show", "c:reports")).out, "code that declares 1 has 3, set at run time");
   await reports.close();
+});
+
+test("ls and show say what regions have of a limit", async () => {
+  const names = ["eu", "us west"];
+  const policy = gcra({ limit: 1000, periodMs: 1000 });
+  const limiters = names.map((region) => {
+    const timing = { everyMs: 100, leaseMs: 1000 };
+    return RegionalLimiter.create("a[b", policy, {
+      home: redis,
+      region,
+      regions: names,
+      ...timing,
+    });
+  });
+  const key = "l:a%5Bb%regions[ann";
+  const read = async () => {
+    for (const limiter of limiters) {
+      for (let i = 0; i < 300; i++) await limiter.for("ann").tryAcquire();
+    }
+    const [entry] = await readJson("ls");
+    return entry ?? { parts: [] };
+  };
+  const isDivided = ({ parts }: { parts: readonly { held: number }[] }) =>
+    parts.length === 2 && parts.every(({ held }) => held > 0.1);
+  let entry = await read();
+  while (!isDivided(entry)) entry = await read();
+  assert.equal([entry.kind, entry.key], ["regions", key]);
+  const { out } = await run("ls");
+  assert.match(out, /ann +regions +eu [\d.]+ %, us west [\d.]+ % *\n1 limiter\n/);
+  const shown = (await run("show", key)).out;
+  assert.match(shown, /^ {2}eu, process \w+: [\d.]+ %.*, asks for [\d.,]+ %, expires in /m);
+  assert.match(shown, /^ {2}us west, process /m);
+  for (const command of ["set-rate", "set-limit"]) {
+    const { code, err } = await run(command, key, "5");
+    assert.is(code, 2);
+    assert.match(err, "it says how regions divide a limit, whose numbers are in their code");
+  }
+  for (const limiter of limiters) await limiter.close();
 });
 
 test("show says in sentences when permits are back", async () => {
