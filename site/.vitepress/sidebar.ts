@@ -48,6 +48,7 @@ const GROUPS: Readonly<
     ["docs/outage-bounds", "What an outage lets through"],
     ["docs/changing-limits", "Changing it at run time"],
     ["docs/prefetch", "Fewer round trips"],
+    ["docs/regions", "Several regions"],
   ],
   "Run it": [
     ["docs/diagnostics", "Monitoring"],
@@ -73,6 +74,7 @@ const GROUPS: Readonly<
     "docs/api/redis",
     "docs/api/store",
     "docs/api/postgres",
+    "docs/api/regions",
     "docs/api/testing",
     "docs/api/fetch",
     "docs/api/llm",
