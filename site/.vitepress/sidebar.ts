@@ -17,6 +17,7 @@ const GROUPS: Readonly<
     ["docs/choose", "Which algorithm?"],
     ["playground", "Playground"],
     ["playground-concurrency", "Playground: concurrency"],
+    ["playground-regions", "Playground: regions"],
   ],
   "Use it": [
     ["docs/fetch", "Calls to an API"],
