@@ -9,7 +9,7 @@ import { type Field, onSlider } from "./algorithms.ts";
 export const REGIONS = ["eu", "us", "asia"] as const;
 
 export const EVENTS = {
-  moves: "the demand moves: eu calls like asia, and asia like eu",
+  moves: "eu and asia exchange their demand",
   crowd: "all call three times as often",
   away: "the home is away",
   forgets: "the home forgets everything",
