@@ -109,7 +109,8 @@ export function exchange(
   let me: Row = { ...EMPTY, id, region };
   for (const row of record?.rows ?? []) {
     row.lapse = Math.min(row.lapse, now + 2 * lease);
-    if (row.lapse <= now && row.held + row.gift + row.promised > 0) used = now;
+    if (row.lapse <= now && row.held + row.gift + row.promised > 0)
+      used = Math.max(used, row.lapse);
     if (row.id === id) me = row;
     else if (row.lapse > now) others.push(row);
   }

@@ -24,13 +24,23 @@ const faults = {
 };
 type Fault = (typeof faults)[keyof typeof faults][number];
 
-const step = fc.record({
-  region: fc.nat(REGIONS.length - 1),
-  requests: fc.constantFrom(0, 1, 5, 20, 60),
-  permits: fc.constantFrom(1, 1, 1, 2, 5),
+/** A while in which the same regions are busy. */
+const phase = fc.record({
+  /** How many requests each region makes in a tick. */
+  demand: fc.constantFrom(
+    [8, 0, 0],
+    [0, 8, 0],
+    [0, 0, 8],
+    [8, 8, 0],
+    [0, 3, 8],
+    [8, 8, 8],
+    [1, 1, 1],
+  ),
+  permits: fc.constantFrom(1, 1, 2, 5),
   waits: fc.constantFrom(false, false, true),
-  ms: fc.constantFrom(0, 1, 20, 50, 100, 190, 400),
-  fault: fc.nat(40),
+  ticks: fc.constantFrom(4, 20, 30, 50),
+  tickMs: fc.constantFrom(20, 33, 50),
+  fault: fc.nat(10),
 });
 
 const history = fc.record({
@@ -39,8 +49,10 @@ const history = fc.record({
   drift: fc.constantFrom(0, 0.01),
   latencyMs: fc.constantFrom(0, 10, 60),
   seed: fc.nat(),
-  steps: fc.array(step, { minLength: 20, maxLength: 60, size: "max" }),
+  phases: fc.array(phase, { minLength: 5, maxLength: 12, size: "max" }),
 });
+
+type History = typeof history extends fc.Arbitrary<infer Value> ? Value : never;
 
 interface Grant {
   readonly micros: number;
@@ -78,46 +90,34 @@ async function seeded<T>(seed: number, run: () => Promise<T>): Promise<T> {
 
 async function play(
   policy: Policy,
-  {
-    kind,
-    reserve,
-    drift,
-    latencyMs,
-    steps,
-  }: typeof history extends fc.Arbitrary<infer H> ? H : never,
+  { kind, reserve, drift, latencyMs, phases }: History,
 ): Promise<readonly Grant[]> {
   const isOnGrid = policy.onGrid === true;
   // windows of the calendar are as exact as the clocks that show it
   const rates = isOnGrid ? [1, 1, 1] : [1, 1 + drift, 1 - drift];
-  const world = new World(policy, {
-    regions: REGIONS,
-    reserve,
-    everyMs: EVERY_MS,
-    leaseMs: 1000,
-    rates,
-  });
+  const times = { everyMs: EVERY_MS, leaseMs: 1000 };
+  const world = new World(policy, { regions: REGIONS, reserve, ...times, rates });
   const { clock, home } = world;
   home.latencyMs = latencyMs;
   const grants: Grant[] = [];
-  const granted = (permits: number) => grants.push({ micros: clock.now() * 1000, permits });
-  await world.regions[0]?.limiter.peek();
+  const ask = async (region: number, permits: number, waits: boolean) => {
+    const limiter = world.regions[region]?.limiter;
+    const isGranted = await limiter?.tryAcquire(permits, waits ? 300 : 0).catch(() => false);
+    if (isGranted) grants.push({ micros: clock.now() * 1000, permits });
+  };
+  for (const { limiter } of world.regions) await limiter.peek();
   await clock.advance(1500);
   const snapshots = [home.snapshot()];
-  const isPossible = (fault: Fault | undefined) => fault !== "restart" || !isOnGrid;
-  for (const { region, requests, permits, waits, ms, fault } of steps) {
-    const { limiter } = world.regions[region] as World["regions"][number];
-    for (let i = 0; i < requests; i++) {
-      if (waits) {
-        limiter.tryAcquire(permits, 300).then(
-          (isGranted) => isGranted && granted(permits),
-          () => {},
-        );
-      } else if (await limiter.tryAcquire(permits)) granted(permits);
-    }
+  for (const { demand, permits, waits, ticks, tickMs, fault } of phases) {
     const what = faults[kind][fault];
-    if (isPossible(what)) suffer(world, what, region, snapshots, fault + requests);
-    await clock.advance(ms);
-    snapshots.push(home.snapshot());
+    if (what !== "restart" || !isOnGrid) suffer(world, what, fault % 3, snapshots, ticks + permits);
+    for (let tick = 0; tick < ticks; tick++) {
+      for (const [region, requests] of demand.entries()) {
+        for (let i = 0; i < requests; i++) void ask(region, permits, waits);
+      }
+      await clock.advance(tickMs);
+      snapshots.push(home.snapshot());
+    }
   }
   await world.close();
   await clock.advance(2000);
@@ -142,7 +142,8 @@ function suffer(
   else if (fault === "slow") home.latencyMs = 90;
   else if (fault === "fast") home.latencyMs = 5;
   else if (fault === "forget") home.forget();
-  else if (fault === "go back") home.goBackTo(snapshots[any % snapshots.length] ?? new Map());
+  else if (fault === "go back")
+    home.goBackTo(snapshots[Math.max(0, snapshots.length - any)] ?? new Map());
   else if (fault === "jump") home.aheadMs += 3000;
   else if (fault === "jump back") home.aheadMs -= 3000;
 }

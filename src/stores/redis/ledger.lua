@@ -39,7 +39,7 @@ if text then
     end
     row[12] = math.min(row[12], now + 2 * lease)
     if row[12] <= now and row[4] + row[5] + row[7] > 0 then
-      used = now
+      used = math.max(used, row[12])
     end
     if row[1] == id then
       me = row

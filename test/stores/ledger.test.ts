@@ -1,0 +1,279 @@
+import fc from "fast-check";
+import { Redis } from "ioredis";
+import * as assert from "uvu/assert";
+import { exchange, type LedgerMessage, readLedger, writeMessage } from "../../src/stores/ledger.ts";
+import { ledgerScript } from "../../src/stores/redis/scripts.ts";
+import { freshUrl } from "../support/redis/server.ts";
+import { progress, runs, suite } from "../support/suite.ts";
+
+const POOL = 90;
+const LEASE_MS = 1000;
+const GAP_MS = 200;
+const KEEP_MS = 5000;
+/** The ledger as a whole was created long before. */
+const OLD = 1;
+
+/** A ledger with members who say what they hold, as honest ones do. */
+class Ledger {
+  text: string | undefined;
+  now = 1_000_000;
+  readonly #numbers = new Map<string, number>();
+  readonly #seqs = new Map<string, number>();
+
+  /** Says something to the ledger. @returns what the member holds from now on, and how much of what came is fresh */
+  say(id: string, said: Partial<LedgerMessage>): { held: number; fresh: number } {
+    const number = (this.#numbers.get(id) ?? 0) + 1;
+    this.#numbers.set(id, number);
+    const none = { held: 0, fresh: 0, want: 0, demand: 0, since: OLD };
+    const times = { leaseMs: LEASE_MS, gapMs: GAP_MS, keepMs: KEEP_MS, pool: POOL };
+    const seq = this.#seqs.get(id) ?? 0;
+    const message = writeMessage({ ...none, ...times, id, region: id, number, seq, ...said });
+    const { reply, record } = exchange(this.text, message, this.now);
+    this.text = record ?? this.text;
+    const [head = "", ...lines] = reply.split("\n");
+    if (head !== "late") this.#seqs.set(id, readLedger(lines.join("\n")).seq);
+    const [held = NaN, fresh = NaN] = head.split(" ").map(Number);
+    return { held, fresh };
+  }
+
+  row(id: string) {
+    return readLedger(this.text ?? "").rows.find((row) => row.id === id);
+  }
+
+  /** A and B hold 60 and 30. */
+  static shared(): Ledger {
+    const ledger = new Ledger();
+    ledger.say("a", { want: 60 });
+    ledger.say("b", { want: 30 });
+    ledger.now += GAP_MS;
+    assert.is(ledger.say("a", { want: 60 }).held, 60);
+    assert.is(ledger.say("b", { want: 30 }).held, 30);
+    return ledger;
+  }
+}
+
+const test = suite("ledger of a divided limit");
+
+test("a free part is promised first, and may be used one gap later", () => {
+  const ledger = new Ledger();
+  assert.is(ledger.say("a", { want: 60 }).held, 0);
+  ledger.now += GAP_MS - 1;
+  assert.is(ledger.say("a", { want: 60 }).held, 0);
+  ledger.now += 1;
+  assert.equal(ledger.say("a", { want: 60 }), { held: 60, fresh: 60 });
+});
+
+test("a released part goes at once to the member who lacks it, with what is fresh of it", () => {
+  const ledger = Ledger.shared();
+  ledger.say("b", { held: 30, want: 60 });
+  ledger.say("a", { held: 20, want: 20, fresh: 10 });
+  assert.equal(ledger.say("b", { held: 30, want: 60 }), { held: 60, fresh: 10 });
+});
+
+test("what nobody lacks becomes free, and is promised to who asks next", () => {
+  const ledger = Ledger.shared();
+  ledger.say("a", { held: 20, want: 20 });
+  assert.is(ledger.say("b", { held: 30, want: 60 }).held, 30);
+  ledger.now += GAP_MS;
+  assert.equal(ledger.say("b", { held: 30, want: 60 }), { held: 60, fresh: 0 });
+});
+
+test("free parts that were used are fresh again when nothing of them matters any more", () => {
+  const ledger = Ledger.shared();
+  ledger.say("a", { held: 0, want: 0 });
+  ledger.now += KEEP_MS + LEASE_MS;
+  ledger.say("b", { want: 90 });
+  ledger.now += GAP_MS;
+  assert.equal(ledger.say("b", { want: 90 }), { held: 90, fresh: 90 });
+});
+
+test("a lease that is over frees its part, and not before", () => {
+  const ledger = Ledger.shared();
+  ledger.now += LEASE_MS - 1;
+  ledger.say("b", { held: 30, want: 90 });
+  assert.is(ledger.row("b")?.promised, 0);
+  ledger.now += 1;
+  ledger.say("b", { held: 30, want: 90 });
+  assert.is(ledger.row("b")?.promised, 60);
+});
+
+test("a message that comes late, or twice, changes nothing", () => {
+  const ledger = Ledger.shared();
+  const before = ledger.text;
+  assert.ok(Number.isNaN(ledger.say("a", { number: 1, held: 0, want: 0 }).held));
+  assert.is(ledger.text, before);
+});
+
+test("a lost reply loses no part: the member still holds what it said before", () => {
+  const ledger = Ledger.shared();
+  ledger.say("b", { held: 30, want: 60 });
+  ledger.say("a", { held: 20, want: 20 });
+  // B does not learn that it holds 60
+  ledger.say("b", { held: 30, want: 60 });
+  assert.is(ledger.say("b", { held: 30, want: 60 }).held, 30);
+  ledger.now += GAP_MS;
+  assert.is(ledger.say("b", { held: 30, want: 60 }).held, 60);
+});
+
+/** What shows that the ledger has forgotten something, and what it is told then. */
+const forgotten: Readonly<Record<string, (ledger: Ledger) => void>> = {
+  "a member has seen a later state": (ledger) => {
+    const { text } = ledger;
+    ledger.say("a", { held: 60, want: 60 });
+    ledger.text = text;
+    ledger.say("a", { held: 60, want: 60 });
+  },
+  "a member holds more than its row says": (ledger) => {
+    ledger.say("a", { held: 70, want: 70 });
+  },
+  "a member has no row and holds something": (ledger) => {
+    ledger.text = undefined;
+    ledger.say("a", { held: 60, want: 60, seq: 0 });
+  },
+  "the ledger was created anew": (ledger) => {
+    ledger.say("a", { held: 60, want: 60, since: ledger.now });
+  },
+};
+
+for (const [title, forget] of Object.entries(forgotten)) {
+  test(`${title}: nothing is given to others until all leases are over`, () => {
+    const ledger = Ledger.shared();
+    forget(ledger);
+    const held = ledger.row("a")?.held ?? 0;
+    for (let ms = 0; ms < LEASE_MS; ms += GAP_MS) {
+      ledger.say("a", { held, want: held });
+      ledger.say("b", { held: 30, want: 90 });
+      assert.is(ledger.row("b")?.promised, 0);
+      assert.is(ledger.row("b")?.gift, 0);
+      ledger.now += GAP_MS;
+    }
+    ledger.say("a", { held: 0, want: 0 });
+    const { held: given } = ledger.say("b", { held: 30, want: 90 });
+    ledger.now += GAP_MS;
+    assert.is(ledger.say("b", { held: given, want: 90 }).held, 90);
+  });
+}
+
+test("a promise is void when the ledger turns out to have forgotten something", () => {
+  const ledger = new Ledger();
+  ledger.say("a", { want: 60 });
+  const before = ledger.text;
+  ledger.now += GAP_MS;
+  assert.is(ledger.say("a", { want: 60 }).held, 60);
+  ledger.text = before?.replace(/^a .*\n/m, "");
+  ledger.say("b", { want: 90 });
+  assert.is(ledger.row("b")?.promised, 90);
+  ledger.say("a", { held: 60, want: 60 });
+  ledger.now += GAP_MS;
+  assert.is(ledger.say("b", { want: 90 }).held, 0);
+});
+
+test("a young ledger is closed: another one may have been lost", () => {
+  const ledger = new Ledger();
+  ledger.say("a", { want: 60, since: ledger.now - LEASE_MS / 2 });
+  ledger.now += LEASE_MS / 2 - 1;
+  assert.is(ledger.say("a", { want: 60 }).held, 0);
+  ledger.now += 1;
+  ledger.say("a", { want: 60 });
+  ledger.now += GAP_MS;
+  assert.equal(ledger.say("a", { want: 60 }), { held: 60, fresh: 0 });
+});
+
+test("a clock that jumps back does not keep a dead member's part for long", () => {
+  const ledger = Ledger.shared();
+  ledger.now -= 1000 * LEASE_MS;
+  ledger.say("b", { held: 30, want: 90 });
+  ledger.now += 2 * LEASE_MS;
+  ledger.say("b", { held: 30, want: 90 });
+  assert.is(ledger.row("a"), undefined);
+});
+
+test("a member that holds and wants nothing leaves no row", () => {
+  const ledger = Ledger.shared();
+  ledger.say("a", { held: 0, want: 0 });
+  assert.is(ledger.row("a"), undefined);
+});
+
+test("what is no record is an error that shows it", () => {
+  for (const text of ["", "nonsense", "1 2 3 4", "1 2 3 4 x\n", "1 2 3 4 5\na b 1 2\n"]) {
+    assert.throws(() => readLedger(text), /the record of the regions is/);
+  }
+});
+
+const said = fc.record({
+  id: fc.constantFrom("a", "b", "c"),
+  keeps: fc.constantFrom(0, 0.3, 1, 1, 1),
+  fresh: fc.nat(40),
+  want: fc.constantFrom(0, 10, 45, 90),
+  ms: fc.constantFrom(0, 1, 50, 199, 200, 900, 1100),
+  fault: fc.constantFrom(...(["none", "none", "none", "none", "late", "forget", "new"] as const)),
+});
+const conversation = fc.array(said, { minLength: 5, maxLength: 40 });
+
+test("whatever honest members say, they hold at most the pool", () => {
+  const property = fc.property(conversation, (steps) => {
+    const ledger = new Ledger();
+    const held = new Map<string, { parts: number; until: number }>();
+    for (const { id, keeps, fresh, want, ms } of steps) {
+      const mine = held.get(id);
+      const has = mine !== undefined && mine.until > ledger.now ? mine.parts : 0;
+      const kept = Math.floor(has * keeps);
+      const reply = ledger.say(id, { held: kept, fresh, want });
+      held.set(id, { parts: reply.held, until: ledger.now + LEASE_MS * 0.9 });
+      const live = [...held.values()].filter(({ until }) => until > ledger.now);
+      const sum = live.reduce((total, { parts }) => total + parts, 0);
+      assert.ok(sum <= POOL, `${sum} parts are held`);
+      ledger.now += ms;
+    }
+  });
+  fc.assert(property, { seed: progress.seed, numRuns: runs(4000) });
+});
+
+test.run();
+
+const twins = suite("ledger, the Lua twin");
+
+twins("answers and writes the same to the last byte", async () => {
+  const redis = new Redis(await freshUrl());
+  const key = "ledger-twin";
+  try {
+    const property = fc.asyncProperty(conversation, async (steps) => {
+      await redis.del(key);
+      let text: string | undefined;
+      let now = 1_750_000_000_123;
+      let number = 0;
+      for (const { id, keeps, fresh, want, ms, fault } of steps) {
+        const row =
+          text === undefined ? undefined : readLedger(text).rows.find((one) => one.id === id);
+        number += fault === "late" ? -1 : 1;
+        const message = writeMessage({
+          id,
+          region: `${id}%20`,
+          number: Math.max(1, number),
+          seq: (text === undefined ? 0 : readLedger(text).seq) + (fault === "forget" ? 1 : 0),
+          since: fault === "new" ? now : OLD,
+          held: Math.floor((row?.held ?? 0) * keeps),
+          fresh,
+          want,
+          demand: want,
+          leaseMs: LEASE_MS,
+          gapMs: GAP_MS,
+          keepMs: KEEP_MS,
+          pool: POOL,
+        });
+        const expected = exchange(text, message, now);
+        text = expected.record ?? text;
+        const time = `{${Math.floor(now / 1000)}, ${(now % 1000) * 1000}}`;
+        const lua = ledgerScript.one.lua.replace('redis.call("TIME")', time);
+        assert.is(await redis.eval(lua, 1, key, ...message, "", "0"), expected.reply);
+        assert.is((await redis.get(key)) ?? undefined, text);
+        now += ms;
+      }
+    });
+    await fc.assert(property, { seed: progress.seed, numRuns: runs(400, 40) });
+  } finally {
+    redis.disconnect();
+  }
+});
+
+twins.run();
