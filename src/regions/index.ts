@@ -43,7 +43,7 @@ import {
   isRecord,
 } from "../ground/check.ts";
 import type { Clock } from "../ground/clock.ts";
-import { LimiterClosedError } from "../ground/errors.ts";
+import { LimiterClosedError, readable } from "../ground/errors.ts";
 import { RedisLimiter } from "../redis/index.ts";
 import { checkKey, checkName, refuseStrict } from "../remote/remote-options.ts";
 import { type StoreLimiter as Shared, StoreLimiter } from "../store.ts";
@@ -188,14 +188,9 @@ class OpenRegion implements Region {
     checkOptions("options", options, [...OPTIONS, ...LIMITER_OPTIONS]);
     const { home, local, region, prefix = "l:", everyMs = 1000 } = options;
     const weights = weightsOf(options.regions);
-    checkText("region", region);
+    checkKey("region", region);
     if (!weights.has(encodeURIComponent(region))) {
-      failCheck(
-        "region",
-        `one of regions (${Object.keys(weights).join(", ")})`,
-        region,
-        RangeError,
-      );
+      failCheck("region", `one of regions (${[...weights.keys()].join(", ")})`, region, RangeError);
     }
     const reserve = checkNumber("reserve", options.reserve ?? 0.1, fromZeroToOne);
     checkNumber("everyMs", everyMs, aboveZero);
@@ -209,7 +204,7 @@ class OpenRegion implements Region {
     this.#declared = listed;
     const { maxWaiting, onFull, clock } = checkLimiterOptions({ ...pick(options), name });
     this.#reserved = reserve / weights.size;
-    const reserved = Math.floor(this.#reserved * WHOLE);
+    const reserved = this.#reserved;
     const shared = { prefix, ...(options.clock === undefined ? {} : { clock }) };
     this.#local =
       local === undefined ? undefined : limiterOn(local, name, this.#partOf(listed), shared);
@@ -222,7 +217,7 @@ class OpenRegion implements Region {
       ledgerKey: `${checkText("prefix", prefix)}${name.replace(/[%[]/g, encodeURIComponent)}%regions`,
       base: local === undefined ? reserved : 0,
       reserved,
-      pool: WHOLE - reserved * weights.size,
+      pool: Math.floor((1 - reserve) * WHOLE),
       everyMs,
       leaseMs,
       clock,
@@ -304,7 +299,7 @@ function weightsOf(regions: RegionalOptions["regions"]): ReadonlyMap<string, num
       : failCheck("regions", words, regions);
   if (entries.length === 0) throw new RangeError(`regions must be ${words}, got none`);
   const weights = entries.map(([name, weight]): [string, number] => [
-    encodeURIComponent(checkText("regions", name)),
+    encodeURIComponent(checkKey("regions", name)),
     checkNumber(`regions.${name}`, weight, aboveZero),
   ]);
   const byName = new Map(weights);
@@ -317,8 +312,21 @@ function isStore(store: Store | RedisClient): store is Store {
   return typeof run === "function" && runScript === undefined;
 }
 
+/** @throws TypeError that names the option, if it is no client */
+function adapterIn(option: string, client: RedisClient) {
+  try {
+    return adapterOf(client);
+  } catch (cause) {
+    const message = readable(cause).message.replace(
+      /^redis must be/,
+      `${option} must be a store, or`,
+    );
+    throw new TypeError(message, { cause });
+  }
+}
+
 function exchangeOf(home: Store | RedisClient): Exchange {
-  if (!isStore(home)) return redisLedger(adapterOf(home).runner);
+  if (!isStore(home)) return redisLedger(adapterIn("home", home).runner);
   if (home.exchange === undefined) {
     throw new TypeError(
       "home must be a client of Redis, or what postgresStore, casStore or memoryStore returns",
@@ -333,6 +341,7 @@ function limiterOn(
   policies: Policies,
   options: { readonly prefix: string; readonly clock?: Clock },
 ): Shared {
+  if (!isStore(local)) adapterIn("local", local);
   return isStore(local)
     ? StoreLimiter.create(local, name, policies, options)
     : (RedisLimiter.create(local, name, policies, options) as unknown as Shared);

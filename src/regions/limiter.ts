@@ -18,7 +18,9 @@ import { UNKNOWN } from "../queue/supply.ts";
 import type { Policies } from "../stores/policies.ts";
 import type { Member, Part } from "./member.ts";
 
+/** One promise is enough for all calls, because it never changes. */
 const GRANTED = Promise.resolve(true);
+const REFUSED = Promise.resolve(false);
 
 /** What the limiters of all keys of a region share. */
 export interface Region {
@@ -65,7 +67,7 @@ export class PartLimiter implements RemoteLimiter {
         const granted = own();
         return granted === AT_ONCE ? granted : this.#waits(part, permits, granted);
       }
-      if (part.limiter.tryAcquire(permits)) return AT_ONCE;
+      if (part.grants(permits)) return AT_ONCE;
       return this.#waits(
         part,
         permits,
@@ -81,9 +83,12 @@ export class PartLimiter implements RemoteLimiter {
       const [permits, longest] = isTryOptions(first) ? [1, first] : [first as Permits, wait];
       const part = this.#open(permits);
       if (longest === undefined) {
-        if (part.limiter.tryAcquire(permits)) return GRANTED;
+        const reserve = this.#reserve;
+        if (reserve === undefined ? part.limiter.tryAcquire(permits) : part.grants(permits)) {
+          return GRANTED;
+        }
         this.region.member.lack(part);
-        return this.#reserve?.tryAcquire(permits) ?? Promise.resolve(false);
+        return reserve?.tryAcquire(permits) ?? REFUSED;
       }
       const own = () => part.limiter.tryAcquire(permits, longest);
       const answer =
@@ -190,9 +195,19 @@ export class PartLimiter implements RemoteLimiter {
     return this.region.member.isClosed ? "closed" : this.region.stats.state;
   }
 
-  /** The counters of all keys together, and the outages of the home. */
+  /** The counters of all keys together, with those of the region's store, and the outages of the home. */
   get stats(): RemoteStats {
-    return this.region.stats.stats;
+    const { stats } = this.region.stats;
+    const there = this.region.reserve(undefined)?.stats;
+    if (there === undefined) return stats;
+    return {
+      ...stats,
+      granted: stats.granted + there.granted,
+      refused: stats.refused + there.refused,
+      cancelled: stats.cancelled + there.cancelled,
+      waiting: stats.waiting + there.waiting,
+      failed: stats.failed + there.failed,
+    };
   }
 
   /** Ends the calls that wait in this limiter with a LimiterClosedError. */

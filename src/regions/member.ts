@@ -15,9 +15,10 @@
 import type { Policy } from "../algorithms/algorithm.ts";
 import type { CallOrder, CheckedOptions } from "../api/options.ts";
 import type { OutageStats } from "../api/outage-stats.ts";
+import { show } from "../ground/check.ts";
 import type { Clock, Timer } from "../ground/clock.ts";
 import { diagnostics } from "../ground/diagnostics.ts";
-import type { Amount } from "../ground/permits.ts";
+import type { Amount, Permits } from "../ground/permits.ts";
 import { QueueingLimiter } from "../local/queueing-limiter.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { orderIn } from "../queue/order.ts";
@@ -30,8 +31,8 @@ import {
   writeMessage,
 } from "../stores/ledger.ts";
 import type { PolicyList } from "../stores/policies.ts";
+import { divide } from "./division.ts";
 import { move, PartState, partsOf, type Validity } from "./part-state.ts";
-import { waterFill } from "./water-fill.ts";
 
 /** A part is never smaller: a state at a rate of 0 would not know its debts. */
 const LEAST = 1e-9;
@@ -47,15 +48,12 @@ const FIRST = 0.15;
 const MOST_SOON = 6;
 /** A key whose demand was below the reserve for so many intervals gives its part back. */
 const IDLE_INTERVALS = 3;
-/** Changes by less than this factor of the part are not worth a message; from the other on they are urgent. */
-const NOTICEABLE = 0.01;
+/** Changes by more than this factor of the part do not wait for the next interval. */
 const URGENT = 0.1;
 /** More demand than this is no more urgent, in limits. */
 const MOST_DEMAND = 16;
 /** The record by which a member learns when the ledger was created is kept for so long, ms: 30 days. */
 const ROOT_MS = 30 * 24 * 3_600_000;
-/** How many messages may be unanswered before no further ones are sent. */
-const MOST_UNANSWERED = 8;
 
 export interface MemberOptions {
   readonly name: string;
@@ -67,9 +65,9 @@ export interface MemberOptions {
   readonly exchange: Exchange;
   /** The key of the ledger's records, with its prefix. */
   readonly ledgerKey: string;
-  /** The part that needs no lease, in `WHOLE`; 0 where the region's processes share it in a store. */
+  /** The fraction that needs no lease; 0 where the region's processes share it in a store. */
   readonly base: number;
-  /** Demand up to this needs no lease. */
+  /** Demand up to this fraction needs no lease. */
   readonly reserved: number;
   /** What is on lease altogether. */
   readonly pool: number;
@@ -138,7 +136,7 @@ export class Part implements Validity {
       () => this.queue.rearm(),
       (by) => this.queue.rebase(by),
     );
-    const part = Math.max(LEAST, base / WHOLE);
+    const part = Math.max(LEAST, base);
     this.#state = PartState.open(policies, part, this, time.last, time.epoch);
     const order = orderIn(options);
     this.queue = new PermitQueue(time, this.#state, order);
@@ -156,7 +154,7 @@ export class Part implements Validity {
 
   /** The part that may be used now, from 0 to 1. */
   get fraction(): number {
-    return (this.#options.base + this.held) / WHOLE;
+    return this.#options.base + this.held / WHOLE;
   }
 
   get isHot(): boolean {
@@ -172,6 +170,14 @@ export class Part implements Validity {
   costOf(amount: Amount): number {
     if (typeof amount === "number") return amount / (this.#rates[0] ?? 1);
     return this.#rates.reduce((most, rate, i) => Math.max(most, (amount[i] ?? 0) / rate), 0);
+  }
+
+  /** Takes the permits if they can be used now; a refusal is not counted, since the reserve is asked then. */
+  grants(permits: Permits): boolean {
+    const amount = this.queue.supply.amount(permits);
+    if (!this.queue.grant(amount)) return false;
+    this.#options.stats.counts.granted += 1;
+    return true;
   }
 
   /** Counts a request as demand. */
@@ -203,6 +209,20 @@ export class Part implements Validity {
     this.#sinceMs = now;
     this.#asked = 0;
     this.#waited = this.waiting;
+  }
+
+  /** The next message is due then. */
+  speak(timeMs: number): void {
+    this.nextMs = timeMs;
+    this.isHalfway = false;
+  }
+
+  /** The key has no part of the pool any more, and forgets what it knew of it. */
+  cool(): void {
+    this.nextMs = Infinity;
+    this.soon = 0;
+    this.seq = 0;
+    this.rows = [];
   }
 
   /** Uses `held` pieces from now on. @param fresh how many of those that come are fresh */
@@ -276,11 +296,9 @@ export class Member {
   /** When the ledger was created, by its own clock; 0: not known. */
   #created = 0;
   #rootNumber = 0;
-  /** How many rounds have had no reply, and when the last one was sent. */
-  #unanswered = 0;
-  #sentMs = -Infinity;
   #timer: Timer | undefined;
   #timerAt = Infinity;
+  #isAwaited = false;
   #isClosed = false;
 
   constructor(options: MemberOptions) {
@@ -298,11 +316,14 @@ export class Member {
 
   /** A request of the part could not be granted at once. */
   lack(part: Part): void {
-    if (this.#isClosed || part.isHot) return;
+    if (this.#isClosed || this.#options.pool === 0) return;
+    if (part.isHot) {
+      if (part.waiting > 0 && !this.#isAwaited) this.#arm();
+      return;
+    }
     const now = this.#options.clock.now();
     part.count(now);
-    part.nextMs = now + this.#options.everyMs * FIRST;
-    part.soon = 0;
+    part.speak(now + this.#options.everyMs * FIRST);
     part.idle = 0;
     this.#hot.add(part);
     // after this tick: requests of one tick make one demand
@@ -320,149 +341,107 @@ export class Member {
     if (this.#isClosed) return;
     this.#isClosed = true;
     for (const part of this.#hot) {
-      if (part.held > 0 || part.want > 0) {
-        part.change(0, 0);
-        part.want = 0;
-        this.#send(part, this.#options.clock.now());
-      }
-      part.nextMs = Infinity;
+      part.want = 0;
+      part.change(0, 0);
+      if (part.number > 0) this.#send(part, this.#options.clock.now());
     }
     this.#hot.clear();
     this.#timer?.cancel();
+    this.#options.stats.end();
   }
 
   /** Sets the timer to the next message or the next end of a lease. */
   #arm(): void {
+    if (this.#isClosed) return;
     let at = Infinity;
     let isAwaited = false;
     for (const part of this.#hot) {
       at = Math.min(at, part.nextMs, part.lapseMs);
       isAwaited ||= part.waiting > 0;
     }
-    if (this.#isClosed) return;
-    if (at !== this.#timerAt || this.#timer === undefined || isAwaited) {
-      this.#timer?.cancel();
-      this.#timerAt = at;
-      this.#timer = at === Infinity ? undefined : this.#options.clock.wakeAt(at, this.#wake);
-      if (!isAwaited) this.#timer?.unref?.();
-    }
+    if (this.#timer !== undefined && at === this.#timerAt && isAwaited === this.#isAwaited) return;
+    this.#timer?.cancel();
+    this.#timerAt = at;
+    this.#isAwaited = isAwaited;
+    this.#timer = at === Infinity ? undefined : this.#options.clock.wakeAt(at, this.#wake);
+    // while nobody waits, the leases do not keep the process alive
+    if (!isAwaited) this.#timer?.unref?.();
   }
 
   readonly #wake = (): void => {
     this.#timer = undefined;
     const { clock, everyMs } = this.#options;
     const now = clock.now() + MICROSECOND;
-    // keys that are due soon go along, so that all share a call from then on
-    const due = now + everyMs / 10;
-    let isSent = false;
     for (const part of this.#hot) {
       if (part.lapseMs <= now) part.lapse();
-      if (part.nextMs > due || (!isSent && part.nextMs > now)) continue;
-      if (part.isHalfway) {
-        part.isHalfway = false;
-        part.count(now);
-        part.nextMs = now + everyMs * (0.4 + Math.random() / 20);
-        continue;
-      }
-      if (!isSent && !this.#begins(now)) break;
-      isSent = true;
-      this.#round(part, now);
+      if (part.nextMs > now || !part.isHalfway) continue;
+      part.isHalfway = false;
+      part.count(now);
+      part.nextMs = now + everyMs * (0.4 + Math.random() / 20);
+    }
+    // keys that are due soon go along, so that all share a call from then on
+    const due = [...this.#hot].filter((part) => part.nextMs <= now);
+    const soon = (part: Part) => !part.isHalfway && part.nextMs <= now + everyMs / 10;
+    if (due.length > 0) {
+      this.#sendRoot();
+      for (const part of this.#hot) if (soon(part)) this.#round(part, now);
     }
     this.#arm();
   };
 
-  /** Begins a round of messages; without, if too many rounds hang: the ledger is asked again in the next interval. */
-  #begins(now: number): boolean {
-    const { everyMs, leaseMs } = this.#options;
-    if (this.#unanswered >= MOST_UNANSWERED && now - this.#sentMs < leaseMs) {
-      for (const part of this.#hot) part.nextMs = Math.max(part.nextMs, now + everyMs);
-      return false;
-    }
-    this.#sendRoot();
-    return true;
-  }
-
+  /** Sends the message of a part. If no reply comes, the next one is sent when half of the lease is over. */
   #round(part: Part, now: number): void {
-    const { everyMs, reserved } = this.#options;
+    const { leaseMs, reserved } = this.#options;
     part.measure(now);
-    part.idle = part.demand > reserved ? 0 : part.idle + 1;
+    part.idle = part.demand > reserved * WHOLE ? 0 : part.idle + 1;
+    if (part.idle >= IDLE_INTERVALS && part.held === 0 && part.want === 0) {
+      part.cool();
+      this.#hot.delete(part);
+      return;
+    }
     if (part.idle >= IDLE_INTERVALS) {
-      if (part.held === 0 && part.want === 0) {
-        part.nextMs = Infinity;
-        this.#hot.delete(part);
-        return;
-      }
       part.want = 0;
       part.change(0, 0);
     } else {
-      part.want = Math.max(part.held, this.#target(part));
+      part.want = Math.max(part.held, this.#divide(part).target);
     }
     this.#send(part, now);
-    part.nextMs = now + everyMs / 2;
-    part.isHalfway = true;
+    part.nextMs = now + leaseMs / 2;
   }
 
-  /** What the member would hold if nobody had to be asked; others may want less. */
-  #target(part: Part): number {
-    const own = part.rows.findIndex(({ id }) => id === this.#id);
-    const targets = this.#targets(part, own);
-    return Math.min(this.#options.pool, Math.floor(targets.at(own) ?? 0));
-  }
-
-  /** The parts that all members should have; the last one is this member's if it has no row yet. */
-  #targets(part: Part, own: number): readonly number[] {
+  #divide(part: Part) {
     const { pool, weights, region, base } = this.#options;
-    const members = part.rows.map((row) => ({ region: row.region, demand: row.demand }));
-    const mine = { region: encodeURIComponent(region), demand: Math.max(0, part.demand - base) };
-    if (own >= 0) members[own] = mine;
-    else members.push(mine);
-    const counts = new Map<string, number>();
-    for (const member of members) counts.set(member.region, (counts.get(member.region) ?? 0) + 1);
-    const vessels = members.map((member) => ({
-      demand: member.demand,
-      weight: (weights.get(member.region) ?? 1) / (counts.get(member.region) ?? 1),
-    }));
-    return waterFill(pool, vessels);
+    const demand = Math.max(0, Math.floor(part.demand - base * WHOLE));
+    const me = { id: this.#id, region: encodeURIComponent(region), demand };
+    return divide(part.rows, me, pool, weights);
   }
 
   #sendRoot(): void {
     this.#rootNumber += 1;
-    const { exchange, ledgerKey, clock } = this.#options;
-    this.#unanswered += 1;
-    this.#sentMs = clock.now();
     const message = this.#message({ number: this.#rootNumber, keepMs: ROOT_MS, since: 0 });
-    call(exchange, ledgerKey, message).then(
-      (reply) => {
-        this.#unanswered = 0;
-        this.#options.stats.answered();
-        if (reply === "late") return;
-        const { created } = readLedger(reply.slice(reply.indexOf("\n") + 1));
-        if (created > this.#created) this.#created = created;
-      },
-      (error) => {
-        this.#unanswered = 0;
-        this.#options.stats.lost(error);
-      },
-    );
+    void this.#call(this.#options.ledgerKey, message, ({ record }) => {
+      this.#created = Math.max(this.#created, record.created);
+    });
   }
 
   #send(part: Part, now: number): void {
-    const { exchange, ledgerKey, base } = this.#options;
+    const { ledgerKey, base, everyMs } = this.#options;
     const { key = "", held, freed, want, seq, keepMs } = part;
     part.number += 1;
     const { number } = part;
-    const demand = Math.max(0, part.demand - base);
+    const demand = Math.max(0, Math.floor(part.demand - base * WHOLE));
     const since = this.#created;
     const message = this.#message({ number, seq, since, held, fresh: freed, want, demand, keepMs });
-    call(exchange, `${ledgerKey}[${key}`, message).then(
-      (reply) => {
-        if (number !== part.number) return;
-        part.freed = Math.max(0, part.freed - freed);
-        this.#replied(part, reply, now);
-      },
+    const replied = (reply: Reply) => {
+      if (number !== part.number || this.#isClosed) return;
+      part.freed = Math.max(0, part.freed - freed);
+      this.#replied(part, reply, now);
+    };
+    void this.#call(`${ledgerKey}[${key}`, message, replied, () => {
       // the next message says the same
-      () => {},
-    );
+      if (number === part.number) part.nextMs = now + everyMs;
+      this.#arm();
+    });
   }
 
   #message(numbers: {
@@ -482,64 +461,66 @@ export class Member {
     return writeMessage({ ...none, ...numbers, ...times, id, region: encodeURIComponent(region) });
   }
 
-  #replied(part: Part, reply: string, sentMs: number): void {
-    if (this.#isClosed || reply === "late") return;
+  /** Whatever the ledger does, its reply is used, or counted as an outage. */
+  async #call(
+    key: string,
+    message: readonly string[],
+    replied: (reply: Reply) => void,
+    failed: () => void = () => {},
+  ): Promise<void> {
+    const { exchange, stats } = this.#options;
+    try {
+      const reply = readReply(await exchange(key, message), this.#options.pool);
+      stats.answered();
+      if (reply !== undefined) replied(reply);
+    } catch (error) {
+      stats.lost(error);
+      failed();
+    }
+  }
+
+  #replied(part: Part, { held, fresh, record }: Reply, sentMs: number): void {
     const { clock, leaseMs, everyMs } = this.#options;
-    const end = reply.indexOf("\n");
-    const [held = 0, fresh = 0] = reply.slice(0, end).split(" ").map(Number);
-    const record = readLedger(reply.slice(end + 1));
-    const now = clock.now();
-    if (sentMs + leaseMs <= now) return;
-    part.seq = record.seq;
-    part.rows = record.rows;
-    part.lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
-    part.change(held, fresh);
-    const excess = this.#excess(part);
-    if (excess > 0) {
-      part.change(part.held - excess, 0);
-      part.want = part.held;
-      part.nextMs = now;
-      part.isHalfway = false;
-      if (excess > part.held * URGENT) part.soon = 1;
-    } else if (part.soon < MOST_SOON && (part.soon > 0 || this.#lacks(part))) {
-      part.soon += 1;
-      part.nextMs = sentMs + everyMs * SOON;
-      part.isHalfway = false;
-    } else if (!this.#lacks(part)) {
-      part.soon = 0;
+    part.nextMs = sentMs + everyMs / 2;
+    part.isHalfway = true;
+    if (sentMs + leaseMs > clock.now()) {
+      part.seq = record.seq;
+      part.rows = record.rows;
+      part.lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
+      part.change(held, fresh);
+      const { target, excess } = this.#divide(part);
+      const isUrgent = (size: number) => size > part.held * URGENT + 1;
+      if (excess > 0) {
+        if (isUrgent(excess)) part.soon = 1;
+        part.want = Math.max(0, part.held - excess);
+        part.change(part.want, 0);
+        part.speak(clock.now());
+      } else if (part.idle > 0 || (part.soon === 0 && !isUrgent(target - part.held))) {
+        part.soon = 0;
+      } else if (part.soon < MOST_SOON) {
+        part.soon += 1;
+        part.speak(sentMs + everyMs * SOON);
+      } else if (!isUrgent(target - part.held)) {
+        part.soon = 0;
+      }
     }
     this.#arm();
   }
-
-  #lacks(part: Part): boolean {
-    return part.idle === 0 && this.#target(part) - part.held > part.held * URGENT + 1;
-  }
-
-  /** Returns how many pieces the member has to give to others: its part of what they lack. */
-  #excess(part: Part): number {
-    const own = part.rows.findIndex(({ id }) => id === this.#id);
-    const targets = this.#targets(part, own);
-    let lacking = 0;
-    let excesses = 0;
-    let taken = 0;
-    let mine = 0;
-    for (const [i, row] of part.rows.entries()) {
-      const has = row.held + row.gift + row.promised;
-      const target = targets[i] ?? 0;
-      taken += has;
-      if (i !== own) lacking += Math.max(0, Math.min(target, row.want) - has);
-      const excess = Math.max(0, has - target);
-      excesses += excess;
-      if (i === own) mine = excess;
-    }
-    const missing = lacking - Math.max(0, this.#options.pool - taken);
-    if (missing <= 0 || mine === 0) return 0;
-    const excess = Math.floor(Math.min(mine, (missing * mine) / excesses));
-    return excess > part.held * NOTICEABLE + 1 ? Math.min(excess, part.held) : 0;
-  }
 }
 
-/** An exchange that throws is one that fails. */
-async function call(exchange: Exchange, key: string, message: readonly string[]): Promise<string> {
-  return exchange(key, message);
+interface Reply {
+  readonly held: number;
+  readonly fresh: number;
+  readonly record: LedgerRecord;
+}
+
+/** @returns undefined if a later message was there before */
+function readReply(text: string, pool: number): Reply | undefined {
+  if (text === "late") return undefined;
+  const end = text.indexOf("\n");
+  const [held = NaN, fresh = NaN] = text.slice(0, end).split(" ").map(Number);
+  if (held >= 0 && held <= pool && fresh >= 0 && fresh <= pool) {
+    return { held, fresh, record: readLedger(text.slice(end + 1)) };
+  }
+  throw new TypeError(`the home answered ${show(text)} to a region`);
 }

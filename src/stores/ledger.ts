@@ -20,13 +20,14 @@
  * promises are void, nothing is handed on, and when it opens again all leases that it could have forgotten are over.
  *
  * `fresh` counts parts of which no permit was used, so that their next holder may use their burst at once. All others
- * start empty with their next holder. A free part is fresh again when `keep` ms have passed since a used one became free.
+ * start empty with their next holder. All free parts are fresh again `keep` ms after a used one became free, counted from
+ * message to message: a longer time without any may be a clock that has jumped. A record without messages expires.
  *
  * Messages and records are texts of whole numbers below 2^53, so that `ledger.lua`, the twin of this file, computes the
  * same. Times are ms of the store's clock. If it jumps forward, rows lapse early: their members then hold more than their
  * rows say. If it jumps back, a row lapses one lease later than it should.
  *
- *   record    created seq closed fresh used LF, then for each member the numbers of `Row` and LF
+ *   record    created seq closed fresh rest last LF, then for each member the numbers of `Row` and LF
  *   message   the numbers of `LedgerMessage`
  *   reply     held fresh LF and the record; "late" if a later message of this member was there before
  */
@@ -84,8 +85,10 @@ export interface LedgerRecord {
   readonly closed: number;
   /** How many of the free parts are fresh. */
   readonly fresh: number;
-  /** When a used part became free for the last time; 0: never. */
-  readonly used: number;
+  /** For how many ms free parts that are not fresh must rest until they are. */
+  readonly rest: number;
+  /** When the last message came. */
+  readonly last: number;
   readonly rows: readonly Row[];
 }
 
@@ -103,14 +106,17 @@ export function exchange(
     numbers.map(Number);
   const [lease = 0, gap = 0, keep = 0, pool = 0] = times;
   const record = text === undefined ? undefined : readLedger(text);
-  let { created, seq, closed, fresh, used } =
-    record ?? begin(since > 0 ? since : now, now, lease, pool);
+  // 0 means that it is not known
+  const start = since > 0 ? since : Math.max(1, now);
+  let { created, seq, closed, fresh, rest, last } =
+    record ?? begin(start, now, lease, pool, keep + 2 * gap);
+  const longest = keep + 2 * gap;
+  if (now > last && now <= last + 2 * gap) rest = Math.max(0, rest - (now - last));
   const others: Row[] = [];
   let me: Row = { ...EMPTY, id, region };
   for (const row of record?.rows ?? []) {
     row.lapse = Math.min(row.lapse, now + 2 * lease);
-    if (row.lapse <= now && row.held + row.gift + row.promised > 0)
-      used = Math.max(used, row.lapse);
+    if (row.lapse <= now && row.held + row.gift + row.promised > 0) rest = longest;
     if (row.id === id) me = row;
     else if (row.lapse > now) others.push(row);
   }
@@ -123,7 +129,7 @@ export function exchange(
     created = Math.max(created, since);
     seq = Math.max(seq, known);
     closed = now + lease;
-    used = now;
+    rest = longest;
     me.gift = 0;
     me.giftFresh = 0;
     for (const row of [me, ...others]) {
@@ -143,6 +149,8 @@ export function exchange(
     me.promisedFresh = 0;
   }
   Object.assign(me, { number, held: held + got, want, demand, lapse: now + lease });
+  me.promised = Math.min(me.promised, Math.max(0, want - me.held));
+  me.promisedFresh = Math.min(me.promisedFresh, me.promised);
 
   let left = released;
   let leftFresh = Math.min(freed, released);
@@ -155,11 +163,11 @@ export function exchange(
     left -= given;
     leftFresh -= givenFresh;
   }
-  if (left > leftFresh) used = now;
+  if (left > leftFresh) rest = longest;
   const rows = [...others, me];
   const taken = rows.reduce((sum, row) => sum + row.held + row.gift + row.promised, 0);
   const free = Math.max(0, pool - taken);
-  fresh = Math.min(free, now >= used + keep ? free : fresh + leftFresh);
+  fresh = Math.min(free, rest === 0 ? free : fresh + leftFresh);
   if (isOpen && me.promised === 0 && want > me.held) {
     me.promised = Math.min(want - me.held, free);
     me.promisedFresh = Math.min(me.promised, fresh);
@@ -167,16 +175,22 @@ export function exchange(
     fresh -= me.promisedFresh;
   }
   if (me.held + me.promised + want === 0) rows.pop();
-  const next = writeLedger({ created, seq: seq + 1, closed, fresh, used, rows });
+  const next = writeLedger({ created, seq: seq + 1, closed, fresh, rest, last: now, rows });
   const lifeMs = Math.max(keep, 10 * lease);
   return { reply: `${me.held} ${gotFresh}\n${next}`, record: next, lifeMs };
 }
 
 /** A new record is closed, and nothing in it is fresh, if the ledger may have had another one a lease ago. */
-function begin(created: number, now: number, lease: number, pool: number): LedgerRecord {
+function begin(
+  created: number,
+  now: number,
+  lease: number,
+  pool: number,
+  longest: number,
+): LedgerRecord {
   const isYoung = created + lease > now;
-  const [fresh, used] = isYoung ? [0, now] : [pool, 0];
-  return { created, seq: 0, closed: created + lease, fresh, used, rows: [] };
+  const [fresh, rest] = isYoung ? [0, longest] : [pool, 0];
+  return { created, seq: 0, closed: created + lease, fresh, rest, last: now, rows: [] };
 }
 
 const EMPTY: Omit<Row, "id" | "region"> = {
@@ -192,20 +206,20 @@ const EMPTY: Omit<Row, "id" | "region"> = {
   lapse: 0,
 };
 
-function writeLedger({ created, seq, closed, fresh, used, rows }: LedgerRecord): string {
+function writeLedger({ created, seq, closed, fresh, rest, last, rows }: LedgerRecord): string {
   const lines = rows.map(({ id, region, ...row }) => {
     const { number, held, gift, giftFresh, promised, promisedFresh, ripe, want, demand, lapse } =
       row;
     const numbers = [number, held, gift, giftFresh, promised, promisedFresh, ripe];
     return [id, region, ...numbers, want, demand, lapse].join(" ");
   });
-  return [`${created} ${seq} ${closed} ${fresh} ${used}`, ...lines, ""].join("\n");
+  return [`${created} ${seq} ${closed} ${fresh} ${rest} ${last}`, ...lines, ""].join("\n");
 }
 
 /** Reads a record. @throws TypeError if it is none */
 export function readLedger(text: string): LedgerRecord {
   const [head = "", ...lines] = text.split("\n");
-  const [created, seq, closed, fresh, used] = wholeNumbers(text, head.split(" "), 5);
+  const [created, seq, closed, fresh, rest, last] = wholeNumbers(text, head.split(" "), 6);
   const rows = lines.slice(0, -1).map((line): Row => {
     const [id = "", region = "", ...fields] = line.split(" ");
     const [number, held, gift, giftFresh, promised, promisedFresh, ripe, want, demand, lapse] =
@@ -213,7 +227,7 @@ export function readLedger(text: string): LedgerRecord {
     const row = { id, region, number, held, gift, giftFresh, promised, promisedFresh };
     return { ...row, ripe, want, demand, lapse } as Row;
   });
-  return { created, seq, closed, fresh, used, rows } as LedgerRecord;
+  return { created, seq, closed, fresh, rest, last, rows } as LedgerRecord;
 }
 
 function wholeNumbers(text: string, fields: readonly string[], count: number): readonly number[] {

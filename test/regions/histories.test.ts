@@ -68,7 +68,7 @@ for (const { name } of algorithms) {
         const grants = await seeded(past.seed, () => play(policy, past));
         keepsBound(policy, grants, past.drift);
       });
-      await fc.assert(property, { seed: progress.seed, numRuns: runs(250) });
+      await fc.assert(property, { seed: progress.seed, numRuns: runs(250, 6) });
     });
   }
 }

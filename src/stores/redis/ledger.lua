@@ -19,9 +19,10 @@ local number, known, since, held, freed = numbers[2], numbers[3], numbers[4], nu
 local want, demand, lease, gap = numbers[7], numbers[8], numbers[9], numbers[10]
 local keep, pool = numbers[11], numbers[12]
 local start = since > 0 and since or now
-local created, seq, closed, fresh, used = start, 0, start + lease, pool, 0
+local longest = keep + 2 * gap
+local created, seq, closed, fresh, rest, at = start, 0, start + lease, pool, 0, now
 if closed > now then
-  fresh, used = 0, now
+  fresh, rest = 0, longest
 end
 local text = redis.call("GET", key)
 local others, me = {}, nil
@@ -31,7 +32,10 @@ if text then
   for field in string.gmatch(head, "%S+") do
     fields[#fields + 1] = tonumber(field)
   end
-  created, seq, closed, fresh, used = fields[1], fields[2], fields[3], fields[4], fields[5]
+  created, seq, closed, fresh, rest, at = fields[1], fields[2], fields[3], fields[4], fields[5], fields[6]
+  if now > at and now <= at + 2 * gap then
+    rest = math.max(0, rest - (now - at))
+  end
   for line in string.gmatch(lines, "[^\n]+") do
     local row = {}
     for field in string.gmatch(line, "%S+") do
@@ -39,7 +43,7 @@ if text then
     end
     row[12] = math.min(row[12], now + 2 * lease)
     if row[12] <= now and row[4] + row[5] + row[7] > 0 then
-      used = math.max(used, row[12])
+      rest = longest
     end
     if row[1] == id then
       me = row
@@ -60,7 +64,7 @@ others[#others + 1] = me
 local released = me[4] - held
 if known > seq or held > me[4] or since > created then
   created, seq, closed, released = math.max(created, since), math.max(seq, known), now + lease, 0
-  used = now
+  rest = longest
   me[5], me[6] = 0, 0
   for _, row in ipairs(others) do
     row[7], row[8] = 0, 0
@@ -74,6 +78,8 @@ if me[7] > 0 and now >= me[9] then
   me[7], me[8] = 0, 0
 end
 me[3], me[4], me[10], me[11], me[12] = number, held + got, want, demand, now + lease
+me[7] = math.min(me[7], math.max(0, want - me[4]))
+me[8] = math.min(me[8], me[7])
 
 local left, left_fresh, taken = released, math.min(freed, released), 0
 for _, row in ipairs(others) do
@@ -86,10 +92,10 @@ for _, row in ipairs(others) do
   taken = taken + row[4] + row[5] + row[7]
 end
 if left > left_fresh then
-  used = now
+  rest = longest
 end
 local free = math.max(0, pool - taken)
-fresh = math.min(free, now >= used + keep and free or fresh + left_fresh)
+fresh = math.min(free, rest == 0 and free or fresh + left_fresh)
 if open and me[7] == 0 and want > me[4] then
   me[7] = math.min(want - me[4], free)
   me[8] = math.min(me[7], fresh)
@@ -100,7 +106,11 @@ if me[4] + me[7] + want == 0 then
   others[#others] = nil
 end
 local whole = "%.0f"
-local lines = { string.format("%.0f %.0f %.0f %.0f %.0f\n", created, seq + 1, closed, fresh, used) }
+local head = { created, seq + 1, closed, fresh, rest, now }
+for i, field in ipairs(head) do
+  head[i] = string.format(whole, field)
+end
+local lines = { table.concat(head, " ") .. "\n" }
 for _, row in ipairs(others) do
   for i = 3, 12 do
     row[i] = string.format(whole, row[i])

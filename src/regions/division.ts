@@ -1,0 +1,63 @@
+/**
+ * What a member concludes from the rows of the ledger: the part that it should hold, and how much of what it holds it has
+ * to give away. Every member computes both by itself, from the same rows.
+ *
+ * Members share the pool by `waterFill`, with the weights of their regions; a region's weight is shared by its members.
+ * A member gives away only what others lack and what is not free anyway, and of that only its part: in proportion to what
+ * each holds beyond its target. So nothing moves where nobody would gain, and members that see the same rows do
+ * not give more together than is lacking.
+ */
+import type { Row } from "../stores/ledger.ts";
+import { waterFill } from "./water-fill.ts";
+
+export interface Claimant {
+  readonly id: string;
+  readonly region: string;
+  readonly demand: number;
+}
+
+/** Changes by less than this factor of the part are not worth a message. */
+const NOTICEABLE = 0.01;
+
+/**
+ * @param me this member; its own row may be older, or absent
+ * @param weights of the regions
+ */
+export function divide(
+  rows: readonly Row[],
+  me: Claimant,
+  pool: number,
+  weights: ReadonlyMap<string, number>,
+): { readonly target: number; readonly excess: number } {
+  const others = rows.filter(({ id }) => id !== me.id);
+  const members = new Map<string, number>([[me.region, 1]]);
+  for (const { region } of others) members.set(region, (members.get(region) ?? 0) + 1);
+  const widthOf = (region: string) => (weights.get(region) ?? 1) / (members.get(region) ?? 1);
+  const vessels = [me, ...others].map(({ demand, region }) => ({
+    demand,
+    weight: widthOf(region),
+  }));
+  const [target = 0, ...targets] = waterFill(pool, vessels).map(Math.floor);
+  const own = rows.find(({ id }) => id === me.id);
+  const held = own?.held ?? 0;
+  const mine = Math.max(0, held - target);
+  let excesses = mine;
+  let lacking = 0;
+  let free = pool - (own === undefined ? 0 : sizeOf(own));
+  for (const [i, row] of others.entries()) {
+    const size = sizeOf(row);
+    const wanted = targets[i] ?? 0;
+    free -= size;
+    excesses += Math.max(0, size - wanted);
+    lacking += Math.max(0, Math.min(wanted, row.want) - size);
+  }
+  const missing = lacking - Math.max(0, free);
+  if (missing <= 0 || mine === 0) return { target, excess: 0 };
+  const excess = Math.floor(Math.min(mine, (missing * mine) / excesses));
+  return { target, excess: excess > held * NOTICEABLE + 1 ? excess : 0 };
+}
+
+/** What the ledger keeps for a member. */
+function sizeOf(row: Row): number {
+  return row.held + row.gift + row.promised;
+}

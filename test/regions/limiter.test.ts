@@ -1,0 +1,320 @@
+import * as assert from "uvu/assert";
+import {
+  diagnostics,
+  fixedWindow,
+  PermitsExceedCapacityError,
+  type Policies,
+  smoothBursty,
+  smoothWarmingUp,
+  tokenBucket,
+} from "../../src/index.ts";
+import {
+  LimiterClosedError,
+  RegionalLimiter,
+  type RegionalOptions,
+} from "../../src/regions/index.ts";
+import { FakeClock, memoryStore } from "../../src/testing/index.ts";
+import { suite } from "../support/suite.ts";
+import { World } from "./world.ts";
+
+const REGIONS = ["eu", "us", "asia"];
+const bucket: Policies = tokenBucket({ capacity: 300, refill: 300, everyMs: 1000 });
+const test = suite("RegionalLimiter");
+
+function open(options: Partial<RegionalOptions> = {}, policy = bucket) {
+  const clock = new FakeClock();
+  const home = memoryStore({ clock });
+  const all = { home, clock, region: "eu", regions: REGIONS, ...options };
+  return { clock, home, limiter: RegionalLimiter.create("limit", policy, all) };
+}
+
+/** How many of that many requests of one permit are granted now. */
+async function granted(limiter: { tryAcquire(): Promise<boolean> }, requests: number) {
+  let count = 0;
+  for (let i = 0; i < requests; i++) if (await limiter.tryAcquire()) count += 1;
+  return count;
+}
+
+test("an idle region starts with its part of the reserve, at once and without the home", async () => {
+  const { limiter, home } = open();
+  home.fail();
+  assert.is(await granted(limiter, 100), 10);
+  assert.ok(Math.abs(limiter.fraction - 0.1 / 3) < 1e-8);
+});
+
+test("a busy region gets the rest of the limit, and gives it back when it is idle", async () => {
+  const { limiter, clock } = open();
+  await limiter.peek();
+  await clock.advance(10_000);
+  for (let i = 0; i < 100; i++) {
+    await granted(limiter, 50);
+    await clock.advance(50);
+  }
+  assert.ok(Math.abs(limiter.fraction - (0.9 + 0.1 / 3)) < 1e-8, String(limiter.fraction));
+  await clock.advance(10_000);
+  assert.ok(Math.abs(limiter.fraction - 0.1 / 3) < 1e-8, String(limiter.fraction));
+});
+
+test("a region that is cut off uses its part until its lease ends, and then its reserve", async () => {
+  const world = new World(bucket, { regions: REGIONS });
+  const [eu] = world.regions;
+  assert.ok(eu);
+  await eu.limiter.peek();
+  await world.clock.advance(10_000);
+  const busy = async (ms: number) => {
+    for (let t = 0; t < ms; t += 50) {
+      await granted(eu.limiter, 50);
+      await world.clock.advance(50);
+    }
+  };
+  await busy(5000);
+  assert.ok(eu.limiter.fraction > 0.9);
+  eu.isCut = true;
+  await busy(3500);
+  assert.ok(eu.limiter.fraction > 0.9);
+  await busy(2000);
+  assert.ok(eu.limiter.fraction < 0.04);
+  eu.isCut = false;
+  await busy(6000);
+  assert.ok(eu.limiter.fraction > 0.9);
+  await world.close();
+});
+
+test("a caller of acquire waits for as long as its region's part says, and no longer", async () => {
+  const { limiter, clock } = open({ reserve: 1 }, smoothBursty({ permitsPerSecond: 3 }));
+  assert.is(await limiter.acquire(), 0);
+  const waited = limiter.acquire();
+  await clock.advance(999);
+  assert.is(limiter.stats.waiting, 1);
+  await clock.advance(1);
+  assert.is(await waited, 1000);
+});
+
+test("a waiting caller goes sooner when the region's part grows", async () => {
+  const { limiter, clock } = open({}, smoothBursty({ permitsPerSecond: 3 }));
+  await limiter.peek();
+  await clock.advance(10_000);
+  await limiter.acquire(3);
+  const waited = limiter.acquire();
+  await clock.advance(29_000);
+  const ms = await waited;
+  assert.ok(ms > 1000 && ms < 10_000, `${ms}`);
+});
+
+test("a request that fits the limit and not the region's part waits for a larger part", async () => {
+  const { limiter, clock } = open({}, fixedWindow({ limit: 30, windowMs: 1000 }));
+  await limiter.peek();
+  await clock.advance(10_000);
+  assert.is(await limiter.tryAcquire(20), false);
+  assert.is((await limiter.decide(20)).waitMs, Infinity);
+  const waited = limiter.acquire(20);
+  await clock.advance(5000);
+  assert.ok((await waited) > 0);
+});
+
+test("a request that exceeds the whole limit is an error", async () => {
+  const { limiter } = open({}, fixedWindow({ limit: 30, windowMs: 1000 }));
+  for (const call of [() => limiter.acquire(31), () => limiter.tryAcquire(31)]) {
+    const error = await call().then(
+      () => undefined,
+      (reason) => reason,
+    );
+    assert.instance(error, PermitsExceedCapacityError);
+  }
+});
+
+test("each key has a limit of its own, and only hot keys talk to the home", async () => {
+  const world = new World(bucket, { regions: REGIONS });
+  const [eu] = world.regions;
+  assert.ok(eu);
+  await eu.limiter.peek();
+  await world.clock.advance(10_000);
+  const before = world.home.messages;
+  for (let key = 0; key < 500; key++)
+    assert.is(await eu.limiter.for(`key ${key}`).tryAcquire(), true);
+  await world.clock.advance(5000);
+  assert.is(world.home.messages, before);
+  const hot = eu.limiter.for("hot");
+  for (let t = 0; t < 5000; t += 50) {
+    await granted(hot, 50);
+    await world.clock.advance(50);
+  }
+  assert.ok(hot.fraction > 0.9);
+  assert.ok(eu.limiter.for("key 1").fraction < 0.04);
+  await world.close();
+});
+
+test("with a local store, the processes of a region share its reserve, and each has a part of its own", async () => {
+  const clock = new FakeClock();
+  const [home, local] = [memoryStore({ clock }), memoryStore({ clock })];
+  const options = { home, local, clock, region: "eu", regions: ["eu", "us"], reserve: 0.2 };
+  const one = RegionalLimiter.create("limit", bucket, options);
+  const other = RegionalLimiter.create("limit", bucket, options);
+  assert.is((await granted(one, 20)) + (await granted(other, 20)), 30);
+  await clock.advance(10_000);
+  for (let t = 0; t < 6000; t += 50) {
+    await Promise.all([granted(one, 10), granted(other, 10)]);
+    await clock.advance(50);
+  }
+  assert.ok(Math.abs(one.fraction - 0.4) < 0.02, String(one.fraction));
+  assert.ok(Math.abs(other.fraction - 0.4) < 0.02, String(other.fraction));
+  await one.close();
+  await other.close();
+});
+
+test("without its local store a region goes on with its own part", async () => {
+  const clock = new FakeClock();
+  const [home, local] = [memoryStore({ clock }), memoryStore({ clock })];
+  const limiter = RegionalLimiter.create("limit", bucket, {
+    ...{ home, local, clock, region: "eu", regions: ["eu", "us"] },
+  });
+  await limiter.peek();
+  await clock.advance(10_000);
+  for (let t = 0; t < 3000; t += 50) {
+    await granted(limiter, 30);
+    await clock.advance(50);
+  }
+  local.fail();
+  const waited = limiter.acquire();
+  await clock.advance(100);
+  assert.ok((await waited) >= 0);
+  await limiter.close();
+});
+
+test("a warm-up holds in each region: one that grows while it is cold is paced", async () => {
+  const policy = smoothWarmingUp({ permitsPerSecond: 100, warmupMs: 4000 });
+  const { limiter, clock } = open({}, policy);
+  await limiter.peek();
+  await clock.advance(20_000);
+  const count = async (ms: number) => {
+    let sum = 0;
+    for (let t = 0; t < ms; t += 5) {
+      sum += await granted(limiter, 2);
+      await clock.advance(5);
+    }
+    return sum;
+  };
+  await count(1000);
+  const cold = await count(1000);
+  await count(6000);
+  const warm = await count(1000);
+  assert.ok(cold < 0.7 * warm, `${cold} cold, ${warm} warm`);
+});
+
+test("close gives the part back at once, and ends callers", async () => {
+  const world = new World(bucket, { regions: REGIONS });
+  const [eu, us] = world.regions;
+  assert.ok(eu && us);
+  await eu.limiter.peek();
+  await us.limiter.peek();
+  await world.clock.advance(10_000);
+  for (let t = 0; t < 3000; t += 50) {
+    await granted(eu.limiter, 50);
+    await world.clock.advance(50);
+  }
+  const waits = eu.limiter.acquire(300).then(
+    () => undefined,
+    (error) => error,
+  );
+  await eu.limiter.close();
+  assert.instance(await waits, LimiterClosedError);
+  assert.is(eu.limiter.state, "closed");
+  for (let t = 0; t < 2500; t += 50) {
+    await granted(us.limiter, 50);
+    await world.clock.advance(50);
+  }
+  assert.ok(us.limiter.fraction > 0.9, String(us.limiter.fraction));
+  await world.close();
+});
+
+test("a home that answers nonsense, throws or never answers costs no caller anything", async () => {
+  const answers: readonly (() => unknown)[] = [
+    () => "",
+    () => "nonsense",
+    () => 7,
+    () => undefined,
+    () => "1e99 0\n1 1 1 1 1 1\n",
+    () => "-5 0\n1 1 1 1 1 1\n",
+    () => "5 0\n1 1 1 1 1 1\nx",
+    () => Promise.reject(undefined),
+    () => new Promise(() => {}),
+    () => {
+      throw new Error("down");
+    },
+  ];
+  for (const exchange of answers) {
+    const { limiter, clock } = open({ home: { run: () => {}, exchange } as never });
+    for (let t = 0; t < 5000; t += 100) {
+      await granted(limiter, 10);
+      await clock.advance(100);
+    }
+    assert.ok(limiter.fraction < 0.04);
+    await limiter.close();
+  }
+});
+
+test("an outage of the home is a state, a number and a message; the part is published as it changes", async () => {
+  const { limiter, clock, home } = open();
+  const parts: number[] = [];
+  const see = ({ fraction }: { readonly fraction: number }) => parts.push(fraction);
+  diagnostics.fraction.subscribe(see);
+  try {
+    await limiter.peek();
+    await clock.advance(10_000);
+    for (let t = 0; t < 3000; t += 50) {
+      await granted(limiter, 50);
+      await clock.advance(50);
+    }
+    assert.is(limiter.state, "ready");
+    home.fail();
+    await granted(limiter, 500);
+    await clock.advance(2000);
+    assert.is(limiter.state, "unavailable");
+    assert.is(limiter.stats.outages, 1);
+    await clock.advance(5000);
+    assert.ok(parts.length >= 2);
+    assert.ok(Math.max(...parts) > 0.9);
+    assert.ok((parts.at(-1) ?? 1) < 0.04);
+  } finally {
+    diagnostics.fraction.unsubscribe(see);
+  }
+});
+
+test("other numbers apply to the parts that the process holds, and to its reserve", async () => {
+  const { limiter, clock } = open({ reserve: 1 });
+  assert.is(await granted(limiter, 200), 100);
+  await limiter.update(tokenBucket({ capacity: 30, refill: 30, everyMs: 1000 }));
+  await clock.advance(10_000);
+  assert.is(await granted(limiter, 200), 10);
+  await limiter.resetPolicies();
+  await clock.advance(10_000);
+  assert.is(await granted(limiter, 200), 100);
+});
+
+test("bad options are refused with what is wrong", () => {
+  const rows: readonly [Readonly<Record<string, unknown>>, RegExp][] = [
+    [{ home: {} }, /home must be a store, or a client of ioredis/],
+    [{ local: {} }, /local must be a store, or a client of ioredis/],
+    [{ home: { run() {} } }, /home must be/],
+    [{ region: "mars" }, /region must be one of regions \(eu, us, asia\), got "mars"/],
+    [{ regions: [] }, /got none/],
+    [{ regions: ["eu", "eu"] }, /each region once/],
+    [{ regions: "eu" }, /regions must be/],
+    [{ regions: { eu: 0 } }, /regions.eu must be a finite number above 0/],
+    [{ regions: ["eu", 7] }, /regions must be a string/],
+    [{ reserve: 1.1 }, /reserve must be a number from 0 to 1/],
+    [{ reserve: NaN }, /reserve/],
+    [{ everyMs: 0 }, /everyMs/],
+    [{ everyMs: 1000, leaseMs: 1999 }, /leaseMs must be 2 x everyMs \(2000\) or more/],
+    [{ limit: 5 }, /options has no "limit"/],
+  ];
+  for (const [options, message] of rows) {
+    assert.throws(() => open(options as Partial<RegionalOptions>), message);
+  }
+  assert.throws(
+    () => RegionalLimiter.create("", bucket, { home: memoryStore(), region: "a", regions: ["a"] }),
+    /name must not be empty/,
+  );
+});
+
+test.run();
