@@ -104,6 +104,7 @@ export class Part implements Validity {
   freed = 0;
   want = 0;
   number = 0;
+  isAnswered = true;
   seq = 0;
   rows: LedgerRecord["rows"] = [];
 
@@ -302,6 +303,8 @@ export class Member {
   readonly #hot = new Set<Part>();
   /** When the ledger was created, by its own clock; 0: not known. */
   #created = 0;
+  /** What the ledger's clock shows beyond this one, ms; undefined: not known. */
+  #ahead: number | undefined;
   #rootNumber = 0;
   #timer: Timer | undefined;
   #timerAt = Infinity;
@@ -400,7 +403,8 @@ export class Member {
 
   /** Sends the message of a part. If no reply comes, the next one is sent when half of the lease is over. */
   #round(part: Part, now: number): void {
-    const { leaseMs } = this.#options;
+    const { leaseMs, stats } = this.#options;
+    if (!part.isAnswered) stats.lost(new Error(`the home has not answered for ${leaseMs / 2} ms`));
     part.measure(now);
     part.idle = part.demand > this.#reservedOf(part) ? 0 : part.idle + 1;
     if (part.idle >= IDLE_INTERVALS && part.held === 0 && part.want === 0) {
@@ -415,6 +419,7 @@ export class Member {
       part.want = Math.max(part.held, this.#divide(part).target);
     }
     this.#send(part, now);
+    part.isAnswered = false;
     part.nextMs = now + leaseMs / 2;
   }
 
@@ -456,6 +461,7 @@ export class Member {
     void this.#call(`${ledgerKey}[${key}`, message, replied, () => {
       // the next message says the same
       if (number === part.number) part.nextMs = now + everyMs;
+      part.isAnswered = true;
       this.#arm();
     });
   }
@@ -470,8 +476,9 @@ export class Member {
     readonly want?: number;
     readonly demand?: number;
   }): readonly string[] {
-    const { region, everyMs, leaseMs, pool } = this.#options;
-    const none = { seq: 0, held: 0, fresh: 0, want: 0, demand: 0 };
+    const { region, everyMs, leaseMs, pool, clock } = this.#options;
+    const sent = this.#ahead === undefined ? 0 : Math.max(0, Math.floor(clock.now() + this.#ahead));
+    const none = { seq: 0, sent, held: 0, fresh: 0, want: 0, demand: 0 };
     const times = { leaseMs: Math.ceil(leaseMs * DRIFT), gapMs: Math.ceil(everyMs), pool };
     const id = this.#id;
     return writeMessage({ ...none, ...numbers, ...times, id, region: encodeURIComponent(region) });
@@ -484,11 +491,13 @@ export class Member {
     replied: (reply: Reply) => void,
     failed: () => void = () => {},
   ): Promise<void> {
-    const { exchange, stats } = this.#options;
+    const { exchange, stats, clock, pool } = this.#options;
     try {
-      const reply = readReply(await exchange(key, message), this.#options.pool);
+      const text = await exchange(key, message);
+      const reply = readReply(text, pool);
+      this.#ahead = (reply.record === undefined ? reply.late : reply.record.last) - clock.now();
       stats.answered();
-      if (reply !== undefined) replied(reply);
+      if (reply.record !== undefined) replied(reply);
     } catch (error) {
       stats.lost(error);
       failed();
@@ -499,6 +508,7 @@ export class Member {
     const { clock, leaseMs, everyMs } = this.#options;
     part.nextMs = sentMs + everyMs / 2;
     part.isHalfway = true;
+    part.isAnswered = true;
     if (sentMs + leaseMs > clock.now()) {
       part.seq = record.seq;
       part.rows = record.rows;
@@ -530,11 +540,18 @@ interface Reply {
   readonly record: LedgerRecord;
 }
 
-/** @returns undefined if a later message was there before */
-function readReply(text: string, pool: number): Reply | undefined {
-  if (text === "late") return undefined;
+/** The message was not used; the time of the ledger. */
+interface LateReply {
+  readonly record?: undefined;
+  readonly late: number;
+}
+
+/** @throws TypeError if it is none */
+function readReply(text: string, pool: number): Reply | LateReply {
   const end = text.indexOf("\n");
-  const [held = NaN, fresh = NaN] = text.slice(0, end).split(" ").map(Number);
+  const [first, second] = text.slice(0, end < 0 ? text.length : end).split(" ");
+  const [held, fresh] = [Number(first), Number(second)];
+  if (first === "late" && fresh > 0 && fresh < Infinity) return { late: fresh };
   if (held >= 0 && held <= pool && fresh >= 0 && fresh <= pool) {
     return { held, fresh, record: readLedger(text.slice(end + 1)) };
   }

@@ -126,7 +126,16 @@ const parts = suite("readStoredParts");
 
 parts("what each process holds, and what it is going to get", () => {
   const message = {
-    ...{ id: "a1", region: "S%C3%A3o%20Paulo", number: 1, seq: 0, since: 1, held: 0, fresh: 0 },
+    ...{
+      id: "a1",
+      region: "S%C3%A3o%20Paulo",
+      number: 1,
+      seq: 0,
+      since: 1,
+      sent: 0,
+      held: 0,
+      fresh: 0,
+    },
     ...{ want: 0.6 * WHOLE, demand: 0.8 * WHOLE, leaseMs: 5500, gapMs: 1000, keepMs: 1000 },
     pool: 0.9 * WHOLE,
   };

@@ -3,8 +3,8 @@ import * as assert from "uvu/assert";
 import { tokenBucket } from "../../src/index.ts";
 import { divide } from "../../src/regions/division.ts";
 import { waterFill } from "../../src/regions/water-fill.ts";
+import { World } from "../support/regions/world.ts";
 import { suite } from "../support/suite.ts";
-import { World } from "./world.ts";
 
 const PER_SECOND = 500;
 const TICK_MS = 25;
@@ -73,8 +73,8 @@ async function busy(world: World, demands: readonly number[], ms: number): Promi
   return granted;
 }
 
-async function open(regions: readonly string[], reserve: number): Promise<World> {
-  const world = new World(policy, { regions, reserve });
+async function open(regions: readonly string[], reserve: number, everyMs = 1000): Promise<World> {
+  const world = new World(policy, { regions, reserve, everyMs, leaseMs: 5 * everyMs });
   world.home.latencyMs = 80;
   for (const { limiter } of world.regions) await limiter.peek();
   await world.clock.advance(10_000);
@@ -116,7 +116,7 @@ test("with demand that moves every 30 s at least 97 % of what can be granted is"
     [150, 150, 150, 150, 150],
     [30, 30, 30, 600, 30],
   ];
-  const world = await open(["eu", "us", "asia", "africa", "oceania"], 0.05);
+  const world = await open(["eu", "us", "asia", "africa", "oceania"], 0.05, 500);
   let granted = 0;
   let possible = 0;
   for (const demand of demands) {
