@@ -51,11 +51,19 @@ if (soak) console.log(`random tests with SEED=${seed}`);
 if (isWhole) process.exitCode = await runShards(seed);
 if (isWhole && !soak) process.exit();
 
+/** What this thread does, and how long it may take: a message for each of thousands of tests would cost more. */
+const board = new SharedArrayBuffer(1024);
 const watchdog = new Worker(new URL("../test/support/watchdog.mjs", import.meta.url), {
   execArgv: [],
+  workerData: board,
 });
 watchdog.unref();
-const watch = (doing: string, limitMs: number) => watchdog.postMessage({ doing, limitMs });
+const [text, counts] = [Buffer.from(board, 8), new Int32Array(board, 0, 2)];
+const watch = (doing: string, limitMs: number) => {
+  text.fill(0).write(doing);
+  counts[1] = limitMs;
+  Atomics.add(counts, 0, 1);
+};
 watch("loading the runner", HOOKS_MS);
 
 noteTimers();
