@@ -32,7 +32,7 @@ const testsOf = {
 
 /** Tests with a server, a process or thousands of callers: too slow for every mutant. */
 const isSlow =
-  /redis\.test|mass-cancel|combine\/all-of\.test|process\.test|registration\.test|test\/(combinations|connection-filter|degradation|reload)/;
+  /redis\.test|mass-cancel|combine\/all-of\.test|process\.test|registration\.test|test\/(combinations|degradation|reload)/;
 
 const filesIn = (folder: string) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" })
