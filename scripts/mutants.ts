@@ -24,7 +24,7 @@ const testsOf = {
   "src/algorithms": /^test\/(algorithms\/|local\/rate-limiter|queue\/strict)/,
   "src/queue":
     /^test\/(queue|local|keyed|api|algorithms\/gcra|adapters\/pace)\/|^test\/(concurrency\/(limiter|slots)|adapters\/p-queue\/paced-queue)\./,
-  "src/fair": /^test\/fair\//,
+  "src/fair": /^test\/(fair|remote\/fair)\/|^test\/(concurrency\/fair|local\/on-full)\./,
   "src/combine": /^test\/combine\//,
   "gateway/src/pipeline": /^gateway\/test\/[^/]+$/,
   "gateway/src/compiled": /^gateway\/test\/[^/]+$/,
