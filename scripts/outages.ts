@@ -18,19 +18,10 @@ const chosen = faults.filter(
   ({ title }) => words.length === 0 || words.some((word) => title.includes(word)),
 );
 
-const HEAD = [
-  "fault",
-  "call in flight, ms",
-  "later calls, ms",
-  "without Redis, ms",
-  "deferred",
-  "back, ms",
-  "beyond r × t, during the fault",
-  "whole run",
-  "at the end",
-  '"wait", whole run',
-  "left over",
-];
+const HEAD = `\
+| fault | call in flight, ms | later calls, ms | without Redis, ms | deferred | back, ms \
+| beyond r × t, during the fault | whole run | at the end | "wait", whole run | left over |
+| ---${" | ---:".repeat(10)} |`;
 
 function row(outcome: Outcome): readonly string[] {
   const local = outcome.calls("local");
@@ -55,10 +46,6 @@ function row(outcome: Outcome): readonly string[] {
   ];
 }
 
-function line(cells: readonly string[]): string {
-  return `| ${cells.join(" | ")} |`;
-}
-
 /** Puts the table between the two marks. */
 function write(table: string): void {
   const page = readFileSync(PAGE, "utf8");
@@ -68,10 +55,10 @@ function write(table: string): void {
 }
 
 const processes = await Processes.start();
-const lines = [line(HEAD), line(HEAD.map((_, i) => (i === 0 ? "---" : "---:")))];
-console.log(lines.join("\n"));
+const lines = [HEAD];
+console.log(HEAD);
 for (const fault of chosen) {
-  const printed = line(row(await processes.run(fault)));
+  const printed = `| ${row(await processes.run(fault)).join(" | ")} |`;
   lines.push(printed);
   console.log(printed);
 }
