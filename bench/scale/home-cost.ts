@@ -64,6 +64,7 @@ function messageOf(i: number, number: number, members: number): readonly string[
     number,
     seq: 0,
     since: 0,
+    sent: 0,
     held: 0,
     fresh: 0,
     want: Math.floor((0.9 * WHOLE) / members),

@@ -272,6 +272,7 @@ class Member {
       number: this.number,
       seq: this.#seq,
       since: 1,
+      sent: 0,
       held: this.#held,
       fresh: this.freed,
       want: this.#want,

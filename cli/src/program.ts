@@ -102,7 +102,10 @@ function newProgram(io: Io, fail: () => void): Command {
     .argument("<rules>", "the file of rules")
     .argument("<log>", 'combined format or JSON lines, also as .gz; "-" is stdin')
     .option("--json", "the report as JSON")
-    .option("--html <file>", "also writes a report with charts to this file")
+    .option(
+      "--html <file>",
+      'also writes a report with charts to this file; "-" is stdout, instead of the text',
+    )
     .option("--top <count>", "how many actors of each rule to list", wholeNumber(0, 9999), 10)
     .addOption(
       repeatable(

@@ -9,7 +9,7 @@ import {
   type Actors,
   type WhenActorMissing,
 } from "./actors/actor.ts";
-import { ADDRESS_OPTIONS, fromAddress } from "./actors/address.ts";
+import { CLIENT_OPTIONS, type ClientOptions, fromAddress } from "./actors/address.ts";
 import { detachable, type GuardedActor, guarded, guardedCall } from "./actors/guarded.ts";
 import { AND, together } from "./actors/together.ts";
 import {
@@ -38,7 +38,7 @@ import type { RulesOption } from "./sources/rules-option.ts";
 import type { Verdict } from "./verdict.ts";
 
 /** The options of `createGateway`. */
-export interface GatewayOptions {
+export interface GatewayOptions extends ClientOptions {
   /**
    * The rules: a source; several sources, of which the first with valid rules applies, so a remote
    * source comes before a local one; plain objects with the fields of a file; or rules that were read
@@ -47,8 +47,8 @@ export interface GatewayOptions {
   readonly rules: RulesOption;
   /**
    * The actors by the name that rules use. "all" (every request together) and "device" (the
-   * client's address, see `trustedProxies`) are built in and can be replaced here. "account" and
-   * others must be given.
+   * client's address, see `trustedProxies`) are built in and can be replaced here: for proxies that
+   * append to `Forwarded` by `device: fromAddress({ … })`. "account" and others must be given.
    */
   readonly actors?: Actors | undefined;
   /**
@@ -61,16 +61,6 @@ export interface GatewayOptions {
   readonly costs?: Costs | undefined;
   /** Algorithms besides the built-in ones, by the name that rules use. */
   readonly algorithms?: RuleAlgorithms | undefined;
-  /**
-   * How many of your own proxies are in front and append to X-Forwarded-For: see `fromAddress`.
-   * Default 0. For `Forwarded` pass `actors: { device: fromAddress({ … }) }`.
-   */
-  readonly trustedProxies?: number | undefined;
-  /**
-   * How many leading bits of an IPv6 address identify a device: see `fromAddress`. A whole number
-   * from 1 to 128, default 56.
-   */
-  readonly ipv6Prefix?: number | undefined;
   /**
    * Returns whether a request is exempt from all rules, or a promise of that. If it fails, or takes longer than
    * `actorTimeoutMs`, the request is not.
@@ -149,8 +139,7 @@ const OPTIONS: Checks<GatewayOptions> = {
   actorKinds: checkFunctions,
   costs: (_, costs) => checkCosts(costs),
   algorithms: (_, algorithms) => checkAlgorithms(algorithms),
-  trustedProxies: ADDRESS_OPTIONS.trustedProxies,
-  ipv6Prefix: ADDRESS_OPTIONS.ipv6Prefix,
+  ...CLIENT_OPTIONS,
   exempt: checkFunction,
   whenActorMissing: oneOf("device", "shared", "skip"),
   actorTimeoutMs: aboveZero,

@@ -8,38 +8,17 @@ export type { Answer, AnswerOptions } from "./answers/answer.ts";
 export type { Checker, CheckResult, Pace, PolicyOutcome } from "./answers/checker.ts";
 export type { Dialect } from "./answers/fields.ts";
 export { type ConnectionsOptions, limitConnections } from "./hosts/connections.ts";
-export {
-  type ExpressRequest,
-  type ExpressRequestLike,
-  expressGateway,
-  expressLimit,
-} from "./hosts/express.ts";
-export {
-  type FastifyGatewayOptions,
-  type FastifyHook,
-  type FastifyInstance,
-  type FastifyLimitOptions,
-  type FastifyReply,
-  type FastifyRequest,
-  type FastifyRouteLimit,
-  fastifyGateway,
-  fastifyLimit,
-} from "./hosts/fastify.ts";
+export * from "./hosts/express.ts";
+export * from "./hosts/fastify.ts";
 export {
   type FetchHostOptions,
   type FetchLimitOptions,
   fetchGateway,
   fetchLimit,
 } from "./hosts/fetch.ts";
-export {
-  type HonoContext,
-  type HonoGatewayOptions,
-  type HonoLimitOptions,
-  honoGateway,
-  honoLimit,
-} from "./hosts/hono.ts";
+export * from "./hosts/hono.ts";
 export type { HostOptions, OnError } from "./hosts/host-filter.ts";
-export { type KoaContext, koaGateway, koaLimit } from "./hosts/koa.ts";
+export * from "./hosts/koa.ts";
 export type {
   HostLimitOptions,
   LimiterByKey,

@@ -17,6 +17,7 @@ const GROUPS: Readonly<
     ["docs/choose", "Which algorithm?"],
     ["playground", "Playground"],
     ["playground-concurrency", "Playground: concurrency"],
+    ["playground-regions", "Playground: regions"],
   ],
   "Use it": [
     ["docs/fetch", "Calls to an API"],
@@ -49,6 +50,7 @@ const GROUPS: Readonly<
     ["docs/changing-limits", "Changing it at run time"],
     ["docs/prefetch", "Fewer round trips"],
     ["docs/scale", "Many processes"],
+    ["docs/regions", "Several regions"],
   ],
   "Run it": [
     ["docs/diagnostics", "Monitoring"],
@@ -74,6 +76,7 @@ const GROUPS: Readonly<
     "docs/api/redis",
     "docs/api/store",
     "docs/api/postgres",
+    "docs/api/regions",
     "docs/api/testing",
     "docs/api/fetch",
     "docs/api/llm",

@@ -26,6 +26,8 @@ const browser = await chromium.launch({
 const PHONE = { viewport: { width: 320, height: 640 }, hasTouch: true };
 const PLAYGROUND = "/playground.html";
 const CONCURRENCY = "/playground-concurrency.html";
+const REGIONS = "/playground-regions.html";
+const PROGRAMS = [PLAYGROUND, CONCURRENCY, REGIONS];
 const WITH_FIGURES = [
   "/docs/how-it-works.html",
   "/docs/choose.html",
@@ -39,9 +41,7 @@ const pages = readdirSync(dist, { recursive: true, encoding: "utf8" })
   .sort()
   .map((file) => `/${file}`);
 /** The pages that are not programs. */
-const documents = pages.filter(
-  (path) => !path.startsWith("/source/") && path !== PLAYGROUND && path !== CONCURRENCY,
-);
+const documents = pages.filter((path) => !path.startsWith("/source/") && !PROGRAMS.includes(path));
 
 const checks: Readonly<Record<string, () => Promise<void>>> = {
   "every page loads without an error and asks only its own origin, and every link leads somewhere":
@@ -70,7 +70,7 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
   "pages fit: no scrolling aside and no tiny pictures on a phone, no table is cut off on a wide screen":
     async () => {
       await onPage(PHONE, async (page) => {
-        for (const path of [...documents, PLAYGROUND, CONCURRENCY]) {
+        for (const path of [...documents, ...PROGRAMS]) {
           await page.setViewportSize(PHONE.viewport);
           await ready(page, path);
           const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
@@ -241,6 +241,26 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
           await page.reload();
           await words.filter({ hasText: "15 of its workers have nothing to do." }).waitFor();
           equal(await words.textContent(), shown, "the words after a reload");
+          const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          equal(wide, 0, "pixels wider than the window");
+        });
+      }
+    },
+  "regions: their parts are in the words, the URL and the code, on a wide screen and a phone":
+    async () => {
+      for (const options of [{}, PHONE]) {
+        await onPage(options, async (page) => {
+          await ready(page, REGIONS);
+          const words = page.locator(".pg-summary");
+          await words.filter({ hasText: "Each region decides by itself" }).waitFor();
+          await page.getByLabel("from 10 s to 20 s").selectOption("away");
+          await page.getByLabel("reserve, % of the limit").fill("60");
+          await words.filter({ hasText: "From 10 s on the home is away" }).waitFor();
+          await words.filter({ hasText: "has 20 %" }).waitFor();
+          await page.locator(".pg-code", { hasText: "reserve: 0.6," }).waitFor();
+          await page.waitForURL(/event=away.*&reserve=60/);
+          await page.reload();
+          await words.filter({ hasText: "From 10 s on the home is away" }).waitFor();
           const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
           equal(wide, 0, "pixels wider than the window");
         });
@@ -477,6 +497,7 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
           "/",
           ...WITH_FIGURES,
           CONCURRENCY,
+          REGIONS,
           `${PLAYGROUND}?traffic=drawn`,
           `${PLAYGROUND}?traffic=tenants&compare=gcra&algorithm=smoothWarmingUp`,
           `${PLAYGROUND}?traffic=three&queue=fair&compare=queue`,
@@ -585,7 +606,7 @@ async function picturesOf(page: Page): Promise<{ src: string; scale: number }[]>
 async function ready(page: Page, path: string): Promise<void> {
   await page.goto(site.origin + path, { waitUntil: "load" });
   await page.locator("h1").first().waitFor();
-  if (path.startsWith(PLAYGROUND) || path === CONCURRENCY)
+  if (PROGRAMS.some((program) => path.startsWith(program)))
     await page.locator("svg.chart").first().waitFor();
 }
 
@@ -617,6 +638,7 @@ async function takeScreenshots(folder: string, { newContext }: Browser): Promise
     playground: `${PLAYGROUND}?algorithm=smoothWarmingUp&traffic=tenants&compare=gcra`,
     drawn: `${PLAYGROUND}?traffic=drawn`,
     concurrency: CONCURRENCY,
+    regions: REGIONS,
     shares: `${PLAYGROUND}?traffic=three&queue=fair&compare=queue`,
   };
   for (const [look, options] of Object.entries(looks)) {

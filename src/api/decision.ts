@@ -27,7 +27,7 @@ export function decision(
     limit,
     remaining,
     resetMs,
-    policy: String(names[binding]),
+    policy: names[binding] as string,
     policies: byName(names, quotas),
   };
 }
@@ -38,7 +38,6 @@ export function decision(
  * @param from when it would be the head of the queue, µs
  * @param wait µs until the permits can be used; `Infinity` if it may not wait
  * @param full the index of a policy that rejects it; -1 if there is none
- * @param isFirst whether no caller waits before it
  */
 export function decisionOn(
   policyState: PolicyState,
@@ -47,13 +46,12 @@ export function decisionOn(
   amount: Amount,
   wait: number,
   full: number,
-  isFirst = true,
 ): Decision {
   const instants = policyState.instants(from, amount);
   const statuses = statusesOf(policyState.quotas(now), instants, now);
   return decision(
     policyState.names,
-    isFirst && from <= now ? statuses : statuses.map((status) => asPaused(status, from - now)),
+    from <= now ? statuses : statuses.map((status) => asPaused(status, from - now)),
     amount,
     wait,
     full < 0 ? instants.indexOf(Math.max(...instants)) : full,

@@ -80,8 +80,12 @@ export interface CheckedOptions {
 }
 
 export function checkLimiterOptions(options: LimiterOptions): CheckedOptions {
-  const { maxWaiting = Infinity, onFull = "reject" } = options;
-  const { clock = systemClock, name = "limiter" } = options;
+  const {
+    maxWaiting = Infinity,
+    onFull = "reject",
+    clock = systemClock,
+    name = "limiter",
+  } = options;
   checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity);
   checkOneOf("onFull", onFull, ON_FULL);
   return { maxWaiting, onFull, clock: checkClock(clock), name: checkText("name", name) };
@@ -134,26 +138,26 @@ export function checkSignalOptions(options: WaitOptions | undefined): AbortSigna
   return signal;
 }
 
-export function checkTryOptions(wait: number | TryOptions): {
-  micros: number;
-  signal: AbortSignal | undefined;
-} {
-  if (typeof wait === "number") return { micros: checkTimeout(wait), signal: undefined };
+/** When a call ends, and for which share it counts. */
+export interface CallLimits {
+  /** The longest wait, microseconds. */
+  readonly micros: number;
+  readonly signal?: AbortSignal | undefined;
+  /** The options that name the share of the call. */
+  readonly share?: ShareOptions | undefined;
+}
+
+export function checkTryOptions(wait: number | TryOptions): CallLimits {
+  if (typeof wait === "number") return { micros: checkTimeout(wait) };
   if (!isRecord(wait)) failCheck("wait", "ms, a number, or { timeoutMs, signal }", wait);
   checkOptions("wait", wait, [...TRY_OPTIONS, ...SHARE_OPTIONS]);
   const { timeoutMs = Infinity, signal } = wait;
-  return { micros: checkTimeout(timeoutMs), signal: checkSignal(signal) };
-}
-
-/** The options of `tryAcquire` that name the share of a call. */
-export function shareIn(wait: number | TryOptions): ShareOptions | undefined {
-  return typeof wait === "number" ? undefined : wait;
+  return { micros: checkTimeout(timeoutMs), signal: checkSignal(signal), share: wait };
 }
 
 /** Whether `tryAcquire` got options in the place of permits, which requests one permit. */
 export function isTryOptions(permits: Permits | TryOptions | undefined): permits is TryOptions {
-  if (typeof permits !== "object" || permits === null) return false;
-  return TRY_OPTIONS.some((name) => Object.hasOwn(permits, name));
+  return isRecord(permits) && TRY_OPTIONS.some((name) => Object.hasOwn(permits, name));
 }
 
 function checkTimeout(timeoutMs: number): number {

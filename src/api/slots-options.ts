@@ -1,4 +1,5 @@
 /** The arguments of the verbs that ask for slots. */
+import { checkFunction } from "../ground/check.ts";
 import type { MaybePromise } from "../ground/maybe-promise.ts";
 import type { TryOptions, WaitOptions } from "./limiter-api.ts";
 
@@ -26,12 +27,16 @@ export interface AdaptiveRunOptions extends RunOptions {
 /** How a call ends: all give the slots back. See `Lease`. */
 export type Ending = "release" | "overloaded" | "ignore";
 
-/** Runs a function, and ends its lease as the function has ended. */
+/** Runs a function while it holds a lease, which ends as the function has ended. */
 export async function runWith<L extends Record<Ending, () => MaybePromise<void>>, T>(
-  lease: L,
+  acquire: (slots: number | undefined, options: WaitOptions | undefined) => Promise<L>,
   fn: (lease: L) => T | PromiseLike<T>,
-  isOverload: (error: unknown) => boolean = isTimeout,
+  options: AdaptiveRunOptions | undefined,
 ): Promise<T> {
+  checkFunction("fn", fn);
+  const { slots, isOverload = isTimeout, ...wait } = options ?? {};
+  checkFunction("isOverload", isOverload);
+  const lease = await acquire(slots, options && wait);
   let ending: Ending = "release";
   try {
     return await fn(lease);

@@ -70,7 +70,7 @@ export class CallStats {
     return new CallStats({ ...this.#source, key }, this.#names, this.counts);
   }
 
-  /** Starts a wait. It must be matched by `released`, `expired`, `left` or `ended`. */
+  /** Starts a wait. It must be matched by `released`, `expired` or `ended`. */
   enqueued(): void {
     this.counts.waiting += 1;
   }
@@ -93,13 +93,11 @@ export class CallStats {
   refused(amount: Amount, reason: RefusedMessage["reason"], because?: Because): void {
     this.counts.refused += 1;
     if (!refusals.hasSubscribers) return;
-    const message = { ...this.#about(amount), reason, waitedMs: 0 };
-    if (because === undefined) {
-      refusals.publish(message);
-    } else {
-      const { waitMs, policy } = because();
-      refusals.publish({ ...message, waitMs, policy });
-    }
+    const why = because?.();
+    refusals.publish({
+      ...{ ...this.#about(amount), reason, waitedMs: 0 },
+      ...(why && { waitMs: why.waitMs, policy: why.policy }),
+    });
   }
 
   /** A waiter was refused after it had waited. */
@@ -111,13 +109,7 @@ export class CallStats {
     }
   }
 
-  /** A waiter left: its signal was aborted. */
-  left(amount: Amount, waited: number, reason: unknown): void {
-    this.ended();
-    this.cancelled(amount, waited, reason);
-  }
-
-  /** A waiter failed with an error that is counted elsewhere. */
+  /** A waiter left, or failed with an error: that is counted elsewhere. */
   ended(): void {
     this.counts.waiting -= 1;
   }

@@ -19,7 +19,6 @@ import {
   checkTryOptions,
   checkWaitOptions,
   isTryOptions,
-  shareIn,
 } from "../api/options.ts";
 import {
   asParticipant,
@@ -152,11 +151,10 @@ class AllOf implements Limiter, Combination {
   }
 
   async #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
-    const { micros, signal } = checkTryOptions(wait);
+    const { micros, signal, share } = checkTryOptions(wait);
     signal?.throwIfAborted();
     const timeoutMs = micros / 1000;
-    const options = shareIn(wait);
-    const together = await inTime(this.#take(permits, timeoutMs, options, { timeoutMs, signal }));
+    const together = await inTime(this.#take(permits, timeoutMs, share, { timeoutMs, signal }));
     if (!together?.passes) return false;
     if (timeoutMs > 0) {
       await new AllReserved(permits, together.checks as readonly Check[]).ready({ signal });

@@ -96,14 +96,29 @@ export function takeFromAll(requests: readonly TakeRequest[]): MaybePromise<Take
   });
 }
 
+/** The names of the members of a request in errors. */
+function namesOf(i: number) {
+  const name = `requests[${i}]`;
+  return {
+    name,
+    limiter: `${name}.limiter`,
+    timeoutMs: `${name}.timeoutMs`,
+    optional: `${name}.optional`,
+  };
+}
+
+/** Those of the first requests. Servers call this for each of their requests, and texts for errors are rarely needed. */
+const NAMES = /* @__PURE__ */ Array.from({ length: 8 }, (_, i) => namesOf(i));
+
 function partOf(request: TakeRequest, i: number): Subrequest {
-  checkOptions(`requests[${i}]`, request, OPTIONS);
+  const names = NAMES[i] ?? namesOf(i);
+  checkOptions(names.name, request, OPTIONS);
   const { limiter, permits = 1, timeoutMs = 0, optional = false } = request;
   if (typeof (Object(limiter) as Partial<Limiter>).reserve !== "function") {
-    failCheck(`requests[${i}].limiter`, "a rate limiter", limiter);
+    failCheck(names.limiter, "a rate limiter", limiter);
   }
-  checkNumber(`requests[${i}].timeoutMs`, timeoutMs, atLeastZeroOrInfinity);
-  checkBoolean(`requests[${i}].optional`, optional);
+  checkNumber(names.timeoutMs, timeoutMs, atLeastZeroOrInfinity);
+  checkBoolean(names.optional, optional);
   return {
     participant: participantOf(limiter),
     permits,

@@ -1,7 +1,7 @@
 /** A combination with concurrency limiters in it: its verbs return leases. */
 
 import type { ShareOptions, TryOptions, WaitOptions } from "../api/limiter-api.ts";
-import { checkTryOptions, checkWaitOptions, shareIn } from "../api/options.ts";
+import { checkTryOptions, checkWaitOptions } from "../api/options.ts";
 import {
   type ConcurrencyParticipant,
   endLease,
@@ -15,7 +15,7 @@ import {
   tryArguments,
 } from "../api/slots-options.ts";
 import { inTime } from "../api/timeout.ts";
-import { checkFunction, checkNumber, wholeAtLeastOne } from "../ground/check.ts";
+import { checkNumber, wholeAtLeastOne } from "../ground/check.ts";
 import { VERSION } from "../ground/copies.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
@@ -164,24 +164,21 @@ export class AllOfWithSlots implements Combination {
   }
 
   async #tryWithin(asked: unknown, wait: number | TryOptions): Promise<CombinedLease | undefined> {
-    const { micros, signal } = checkTryOptions(wait);
+    const { micros, signal, share } = checkTryOptions(wait);
     signal?.throwIfAborted();
     const slots = checkNumber("slots", asked, wholeAtLeastOne);
     if (micros === 0) return this.tryAcquire(slots);
     const stepOptions = { signal, timeoutMs: micros / 1000 };
-    const entries = this.#entries(slots, shareIn(wait));
+    const entries = this.#entries(slots, share);
     const taken = await inTime(acquireAll(entries, 1, stepOptions));
     return taken && leaseOf(taken.taken);
   }
 
-  async run<T>(
+  run<T>(
     fn: (lease: CombinedLease) => T | PromiseLike<T>,
     options?: AdaptiveRunOptions,
   ): Promise<T> {
-    checkFunction("fn", fn);
-    const { slots, isOverload, ...wait } = options ?? {};
-    if (isOverload !== undefined) checkFunction("isOverload", isOverload);
-    return runWith(await this.acquire(slots, options && wait), fn, isOverload);
+    return runWith((slots, wait) => this.acquire(slots, wait), fn, options);
   }
 
   /** The participants for calls for that many slots and of that share. */

@@ -16,12 +16,12 @@
  */
 import type { ShareOptions, TryOptions, WaitOptions } from "../api/limiter-api.ts";
 import {
+  type CallLimits,
   type CallOrder,
   checkLimiterOptions,
   checkTryOptions,
   checkWaitOptions,
   type OnFull,
-  shareIn,
 } from "../api/options.ts";
 import { asParticipant, type ConcurrencyParticipant } from "../api/participant.ts";
 import { type AdaptiveRunOptions, runWith, tryArguments } from "../api/slots-options.ts";
@@ -29,18 +29,17 @@ import { CallStats, type Counted, type LimiterStats } from "../api/stats.ts";
 import {
   CREATE,
   checkCreated,
-  checkFunction,
   checkNumber,
   checkOptions,
   isRecord,
   wholeAtLeastOne,
 } from "../ground/check.ts";
 import type { Clock } from "../ground/clock.ts";
-import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
-import { LocalCaller } from "../queue/local-caller.ts";
+import { type Amount, sizeOf } from "../ground/permits.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
-import { FIFO, type Order, orderIn } from "../queue/order.ts";
+import { FIFO, orderIn } from "../queue/order.ts";
+import { Waiter } from "../queue/waiter.ts";
 import { WaiterQueue } from "../queue/waiter-queue.ts";
 import type { AdaptiveLimit, LearnedLimit } from "./adaptive/adaptive.ts";
 import { type Lease, LocalLease } from "./local-lease.ts";
@@ -71,24 +70,55 @@ export interface ConcurrencyOptions {
 
 const CONCURRENCY_OPTIONS = ["maxWaiting", "onFull", "order", "name", "clock"] as const;
 
-/** A call that waits for slots. */
-class LeaseCaller extends LocalCaller {
-  readonly #lease: (slots: number) => Lease;
+/** What a call resolves to; `undefined`: it was refused. */
+type Outcome = Lease | undefined | Promise<never>;
 
+/** A call that waits for slots. */
+class LeaseCaller extends Waiter {
+  readonly #lease: (slots: number) => Lease;
+  readonly #resolve: (outcome: Outcome) => void;
+  readonly #deadline: number | undefined;
+  readonly #callStats: CallStats;
+
+  /** @param deadline of `tryAcquire`, which resolves to `undefined` where `acquire` rejects */
   constructor(
     lease: (slots: number) => Lease,
-    ...caller: ConstructorParameters<typeof LocalCaller>
+    resolve: (outcome: Outcome) => void,
+    deadline: number | undefined,
+    callStats: CallStats,
+    ...waiter: ConstructorParameters<typeof Waiter>
   ) {
-    super(...caller);
+    super(...waiter);
     this.#lease = lease;
+    this.#resolve = resolve;
+    this.#deadline = deadline;
+    this.#callStats = callStats;
+    callStats.enqueued();
   }
 
-  protected override outcome(): Lease {
-    return this.#lease(Number(this.amount));
+  override get deadline(): number {
+    return this.#deadline ?? Infinity;
   }
 
-  protected override get refusal(): undefined {
-    return undefined;
+  override release(_at: number, now: number): void {
+    this.#callStats.released(this.amount, now - this.asked);
+    this.#resolve(this.#lease(Number(this.amount)));
+  }
+
+  override refuse(now: number): void {
+    this.#callStats.expired(this.amount, now - this.asked);
+    this.#resolve(undefined);
+  }
+
+  override drop(reason: Error, now: number): void {
+    this.#callStats.expired(this.amount, now - this.asked, "queue-full");
+    this.#resolve(this.#deadline === undefined ? Promise.reject(reason) : undefined);
+  }
+
+  override abort(reason: unknown, now: number): void {
+    this.#callStats.ended();
+    this.#callStats.cancelled(this.amount, now - this.asked, reason);
+    this.#resolve(Promise.reject(reason));
   }
 }
 
@@ -96,7 +126,6 @@ class LeaseCaller extends LocalCaller {
 export class ConcurrencyLimiter implements Counted {
   readonly #options: ReturnType<typeof checkLimiterOptions>;
   readonly #callStats: CallStats;
-  readonly #order: Order;
   readonly #slots: Slots;
   readonly #queue: WaiterQueue<Slots>;
   /** Absent: the limit is fixed. */
@@ -136,14 +165,8 @@ export class ConcurrencyLimiter implements Counted {
     checkOptions("options", options, CONCURRENCY_OPTIONS);
     this.#options = checkLimiterOptions(options);
     this.#learned = this.#adaptive?.learn(start, this.#options.clock);
-    this.#order = orderIn(options);
     this.#slots = slots;
-    const time = new MonotonicTime(
-      this.#options.clock,
-      () => this.#queue.rearm(),
-      (by) => this.#queue.rebase(by),
-    );
-    this.#queue = new WaiterQueue(time, slots, this.#order);
+    this.#queue = new WaiterQueue(new MonotonicTime(this.#options.clock), slots, orderIn(options));
     this.#callStats = new CallStats({ limiter: this.#options.name }, []);
   }
 
@@ -181,37 +204,17 @@ export class ConcurrencyLimiter implements Counted {
    * await work();
    */
   acquire(slots = 1, options?: WaitOptions): Promise<Lease> {
-    return this.#acquire(slots, options, undefined);
+    return this.#acquire(slots, options);
   }
 
-  /** @param held called with the lease at the instant of the grant; its result is the call's */
   #acquire<T = Lease>(
     asked: number,
     options: WaitOptions | undefined,
-    held: ((lease: Lease) => T) | undefined,
+    held?: (lease: Lease) => T,
   ): Promise<T> {
-    return new Promise((granted) => {
-      const resolve = resolverOf(granted, held);
-      const signal = checkWaitOptions(options);
-      signal?.throwIfAborted();
-      const slots = this.#amount(asked);
-      const fairEntry = this.#order.entryOf(options, slots);
-      if (this.#queue.grant(slots, fairEntry)) {
-        resolve(this.#leaseAtOnce(slots));
-      } else if (this.#hasRoom(slots, this.#options.onFull)) {
-        const caller = [
-          this.#callStats,
-          this.#queue.last,
-          slots,
-          signal,
-          fairEntry,
-          resolve,
-        ] as const;
-        this.#queue.add(new LeaseCaller(this.#lease, ...caller));
-      } else {
-        this.#callStats.refused(slots, "queue-full");
-        throw this.#fullError(slots, false);
-      }
+    return new Promise((resolve) => {
+      const limits = { micros: undefined, signal: checkWaitOptions(options), share: options };
+      this.#ask(asked, limits, resolverOf(resolve, held));
     });
   }
 
@@ -240,7 +243,7 @@ export class ConcurrencyLimiter implements Counted {
   ): Lease | undefined | Promise<Lease | undefined> {
     const asked = tryArguments(first, wait);
     if (asked.wait === undefined) return this.#tryNow(asked.slots);
-    return this.#tryWithin(asked.slots, asked.wait, undefined);
+    return this.#tryWithin(asked.slots, asked.wait);
   }
 
   #tryNow(asked: unknown): Lease | undefined {
@@ -252,42 +255,48 @@ export class ConcurrencyLimiter implements Counted {
 
   /** Takes slots if they are free now; reports no refusal. */
   #take(slots: number, share?: ShareOptions): Lease | undefined {
-    const fairEntry = this.#order.entryOf(share, slots);
+    const fairEntry = this.#queue.order.entryOf(share, slots);
     return this.#queue.grant(slots, fairEntry) ? this.#leaseAtOnce(slots) : undefined;
   }
 
   #tryWithin<T = Lease>(
     asked: unknown,
     wait: number | TryOptions,
-    held: ((lease: Lease) => T) | undefined,
+    held?: (lease: Lease) => T,
   ): Promise<T | undefined> {
-    return new Promise((granted) => {
-      const resolve = resolverOf(granted, held);
-      const { micros, signal } = checkTryOptions(wait);
-      signal?.throwIfAborted();
-      const slots = this.#amount(asked);
-      const fairEntry = this.#order.entryOf(shareIn(wait), slots);
-      const refuse = (reason: RefusedMessage["reason"]) => {
-        this.#callStats.refused(slots, reason);
-        resolve(undefined);
-      };
-      if (this.#queue.grant(slots, fairEntry)) resolve(this.#leaseAtOnce(slots));
-      else if (micros === 0) refuse("too-long");
-      else if (!this.#hasRoom(slots)) refuse("queue-full");
-      else {
-        const now = this.#queue.last;
-        const caller = [
-          this.#callStats,
-          now,
-          slots,
-          signal,
-          fairEntry,
-          resolve,
-          now + micros,
-        ] as const;
-        this.#queue.add(new LeaseCaller(this.#lease, ...caller));
-      }
+    return new Promise((resolve) => {
+      this.#ask(asked, checkTryOptions(wait), resolverOf(resolve, held));
     });
+  }
+
+  /**
+   * Takes slots now, or lets the caller wait for them.
+   *
+   * @param micros the longest wait; absent: any, and a refusal is an error
+   */
+  #ask(
+    asked: unknown,
+    { micros, signal, share }: Omit<CallLimits, "micros"> & { readonly micros: number | undefined },
+    resolve: (outcome: Outcome) => void,
+  ): void {
+    signal?.throwIfAborted();
+    const slots = this.#amount(asked);
+    const fairEntry = this.#queue.order.entryOf(share, slots);
+    if (this.#queue.grant(slots, fairEntry)) {
+      resolve(this.#leaseAtOnce(slots));
+      return;
+    }
+    const isNow = micros === 0;
+    if (isNow || !this.#hasRoom(slots, micros === undefined ? this.#options.onFull : "reject")) {
+      this.#callStats.refused(slots, isNow ? "too-long" : "queue-full");
+      if (micros === undefined) throw this.#full(slots);
+      resolve(undefined);
+      return;
+    }
+    const { last } = this.#queue;
+    const deadline = micros === undefined ? undefined : last + micros;
+    const caller = [this.#callStats, last, slots, signal, fairEntry] as const;
+    this.#queue.add(new LeaseCaller(this.#lease, resolve, deadline, ...caller));
   }
 
   /**
@@ -303,11 +312,8 @@ export class ConcurrencyLimiter implements Counted {
    * @example
    * const pages = await Promise.all(urls.map((url) => limiter.run(() => fetch(url))));
    */
-  async run<T>(fn: (lease: Lease) => T | PromiseLike<T>, options?: AdaptiveRunOptions): Promise<T> {
-    checkFunction("fn", fn);
-    const { slots, isOverload, ...wait } = options ?? {};
-    if (isOverload !== undefined) checkFunction("isOverload", isOverload);
-    return runWith(await this.acquire(slots, options && wait), fn, isOverload);
+  run<T>(fn: (lease: Lease) => T | PromiseLike<T>, options?: AdaptiveRunOptions): Promise<T> {
+    return runWith((slots, wait) => this.acquire(slots, wait), fn, options);
   }
 
   /**
@@ -334,13 +340,13 @@ export class ConcurrencyLimiter implements Counted {
   clear(
     reason: unknown = new DOMException("The waiting callers were cleared", "AbortError"),
   ): void {
-    this.#queue.clear(reason);
+    for (const waiter of this.#queue.waiters) this.#queue.cancel(waiter, reason);
   }
 
   [asParticipant](): ConcurrencyParticipant {
     return new SlotsParticipant({
       status: (slots, share) => {
-        const fairEntry = this.#order.entryOf(share, slots);
+        const fairEntry = this.#queue.order.entryOf(share, slots);
         this.#queue.catchUp();
         const isFree = this.#queue.estimate(slots, fairEntry).instant <= this.#queue.last;
         return { limit: this.limit, active: this.active, isFree };
@@ -351,18 +357,15 @@ export class ConcurrencyLimiter implements Counted {
       queue: {
         acquire: (slots, options, held) => this.#acquire(slots, options, held),
         tryAcquire: (slots, wait, held) => this.#tryWithin(slots, wait, held),
-        isFair: this.#order !== FIFO,
+        isFair: this.#queue.order !== FIFO,
         now: () => this.#options.clock.now(),
       },
     });
   }
 
-  /** Whether the slots may be waited for. @param onFull what to do about those that wait, if they are too many */
   #hasRoom(slots: number, onFull: OnFull = "reject"): boolean {
-    const excess = this.#queue.permits + slots - this.#options.maxWaiting;
-    if (excess <= 0 || onFull === "wait") return true;
-    if (onFull === "reject") return false;
-    return this.#queue.dropOldest(excess, ({ amount }) => this.#fullError(Number(amount), true));
+    const { maxWaiting } = this.#options;
+    return this.#queue.hasRoom(slots, maxWaiting, onFull, (each) => this.#full(each, true));
   }
 
   /** A call may weigh more than an adaptive limit is now: it waits, and then runs alone. */
@@ -370,9 +373,9 @@ export class ConcurrencyLimiter implements Counted {
     return this.#slots.amount(slots, this.#adaptive?.max);
   }
 
-  #fullError(slots: number, dropped: boolean): QueueFullError {
+  #full(slots: Amount, dropped = false): QueueFullError {
     const { name, maxWaiting } = this.#options;
-    return new QueueFullError(name, slots, this.#queue.permits, maxWaiting, dropped);
+    return new QueueFullError(name, sizeOf(slots), this.#queue.permits, maxWaiting, dropped);
   }
 
   #leaseAtOnce(slots: number): Lease {
@@ -407,11 +410,11 @@ function isAdaptive(limit: unknown): limit is AdaptiveLimit {
   return isRecord(limit) && "learn" in limit;
 }
 
-/** Returns the function for the outcome of a call, of which only a lease is passed to `held`. */
+/** Returns what ends a call: a lease is passed to `held`, and its result is the call's. */
 function resolverOf<T>(
   resolve: (outcome: never) => void,
   held: ((lease: Lease) => T) | undefined,
-): (outcome: unknown) => void {
+): (outcome: Outcome) => void {
   const settle = resolve as (outcome: unknown) => void;
   if (held === undefined) return settle;
   return (outcome) => settle(outcome instanceof LocalLease ? held(outcome) : outcome);

@@ -49,7 +49,6 @@ export class Share<Item> extends LinkedList<FairEntry<Item>> {
   }
 
   *items(): Generator<Item> {
-    for (let fairEntry = this.first; fairEntry !== undefined; fairEntry = fairEntry.after)
-      yield fairEntry.item as Item;
+    for (const fairEntry of this) yield fairEntry.item as Item;
   }
 }

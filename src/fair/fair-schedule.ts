@@ -63,8 +63,8 @@ export class FairSchedule<S extends Supply = Supply> extends Schedule<S> {
     return false;
   }
 
-  override *waiters(): Iterable<Waiter> {
-    yield* super.waiters();
+  override *entries(): Iterable<QueueEntry> {
+    yield* super.entries();
     yield* this.#ranks;
   }
 

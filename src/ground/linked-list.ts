@@ -34,9 +34,7 @@ export class LinkedList<Member extends Linked<Member>> {
     return member.before !== undefined || member === this.first;
   }
 
-  /** @returns whether it was a member */
-  remove(member: Member): boolean {
-    if (!this.has(member)) return false;
+  remove(member: Member): void {
     const { before, after } = member;
     if (before === undefined) this.first = after;
     else before.after = after;
@@ -45,13 +43,9 @@ export class LinkedList<Member extends Linked<Member>> {
     // a caller that keeps the member must not keep the others
     member.before = undefined;
     member.after = undefined;
-    return true;
   }
 
-  /** The members now, as a list that no later change affects. */
-  toArray(): Member[] {
-    const members: Member[] = [];
-    for (let each = this.first; each !== undefined; each = each.after) members.push(each);
-    return members;
+  *[Symbol.iterator](): Generator<Member> {
+    for (let each = this.first; each !== undefined; each = each.after) yield each;
   }
 }

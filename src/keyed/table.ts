@@ -20,10 +20,9 @@ import { refusals } from "../ground/diagnostics.ts";
 import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "../local/queueing-limiter.ts";
-import { MonotonicTime } from "../queue/monotonic-time.ts";
-import { FIFO, orderIn } from "../queue/order.ts";
+import { type HasInstants, MonotonicTime } from "../queue/monotonic-time.ts";
+import { FIFO, type Order, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
-import type { Account } from "../queue/reservation.ts";
 import { KeyStates } from "../stores/keys.ts";
 import { listPolicies, type Policies, renumber } from "../stores/policies.ts";
 import { RoundRobin } from "../stores/round-robin.ts";
@@ -61,15 +60,36 @@ interface Awake {
   readonly limiter: QueueingLimiter;
 }
 
+/** The queue of a key. A reservation may settle when the key has another queue, or none. */
+class KeyQueue extends PermitQueue {
+  readonly #keys: KeyTable;
+  readonly #key: string;
+
+  constructor(keys: KeyTable, key: string, time: MonotonicTime, state: PolicyState, order: Order) {
+    super(time, state, order);
+    this.#keys = keys;
+    this.#key = key;
+  }
+
+  override charge(amount: Amount): void {
+    this.#keys.charge(this.#key, amount);
+  }
+
+  override refund(amount: Amount): void {
+    this.#keys.refund(this.#key, amount);
+  }
+}
+
 type Outcome = "taken" | "refused" | "no room";
 
-export class KeyTable {
+export class KeyTable implements HasInstants {
   readonly states: KeyStates;
   readonly callStats: CallStats;
   readonly #awake = new Map<string, Awake>();
   readonly #round = new RoundRobin(this.#awake);
   readonly #time: MonotonicTime;
   readonly #options: QueueingOptions;
+  readonly #order: Order;
   readonly #maxKeys: () => number;
   #mayRebase = false;
 
@@ -79,19 +99,14 @@ export class KeyTable {
     const { clock, ...checked } = checkLimiterOptions(rest);
     if (typeof maxKeys !== "function") checkNumber("maxKeys", maxKeys, howMany);
     checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
-    this.#options = { ...checked, order: orderIn(options) };
+    this.#options = checked;
+    this.#order = orderIn(options);
     this.#maxKeys = typeof maxKeys === "function" ? maxKeys : () => maxKeys;
     const list = listPolicies(policies);
     reportUseless(list.names, list.list);
     this.states = new KeyStates(list, this.#maxKeys, whenFull, (key) => this.#awake.has(key));
     this.callStats = new CallStats({ limiter: checked.name }, list.names);
-    this.#time = new MonotonicTime(
-      clock,
-      () => {
-        for (const { queue } of this.#awake.values()) queue.rearm();
-      },
-      (by) => this.#rebase(by),
-    );
+    this.#time = new MonotonicTime(clock, this);
   }
 
   /**
@@ -104,8 +119,12 @@ export class KeyTable {
     return now;
   }
 
+  rearm(): void {
+    for (const { queue } of this.#awake.values()) queue.rearm();
+  }
+
   /** Shifts all instants down by `by`, unless a caller waits. */
-  #rebase(by: number): boolean {
+  rebase(by: number): boolean {
     if (!this.#mayRebase) return false;
     this.#mayRebase = false;
     for (const [key, { queue }] of this.#awake) if (queue.isIdle) this.#awake.delete(key);
@@ -231,12 +250,6 @@ export class KeyTable {
     return this.states.admit(key, policyState.state, used, now) ? policyState : undefined;
   }
 
-  #keptPolicyStateOf(key: string, now: number, amount?: Amount): PolicyState {
-    const policyState = this.#kept(key, now, amount);
-    if (policyState === undefined) throw this.#tooMany();
-    return policyState;
-  }
-
   #tooMany(): TooManyKeysError {
     return new TooManyKeysError(this.#options.name, this.#maxKeys());
   }
@@ -270,26 +283,21 @@ export class KeyTable {
     }
     const { policies } = this.states;
     const state = policyStateOn(policies, policyState.state);
-    const queue = new PermitQueue(this.#time, state, this.#options.order);
-    const account: Account = {
-      charge: (more) => this.charge(key, more),
-      refund: (less) => this.refund(key, less),
-    };
-    const callStats = this.callStats.of(key);
-    const limiter = new QueueingLimiter(queue, policies, this.#options, account, callStats);
+    const queue = new KeyQueue(this, key, this.#time, state, this.#order);
+    const limiter = new QueueingLimiter(queue, policies, this.#options, this.callStats.of(key));
     this.#awake.set(key, { queue, limiter });
     return limiter;
   }
 
   get isFair(): boolean {
-    return this.#options.order !== FIFO;
+    return this.#order !== FIFO;
   }
 
   /** Checks the options that name the share of a call. */
   checkShare(permits: Permits, options: ShareOptions | undefined): void {
     if (options === undefined) return;
     checkShareOptions(options);
-    this.#options.order.entryOf(options, this.states.policyState.amount(permits));
+    this.#order.entryOf(options, this.states.policyState.amount(permits));
   }
 
   possible(permits: Permits): Amount {
@@ -300,23 +308,28 @@ export class KeyTable {
   }
 
   charge(key: string, amount: Amount): void {
-    const awake = this.#awakeOf(key);
-    if (awake !== undefined) {
-      awake.queue.charge(amount);
-      return;
-    }
-    const now = this.#now();
-    this.#keptPolicyStateOf(key, now, amount).take(now, amount);
+    this.#change(key, (policyState, now) => policyState.take(now, amount), amount);
   }
 
   refund(key: string, amount: Amount): void {
+    this.#change(key, (policyState, now) => policyState.giveBack(now, amount));
+  }
+
+  /** @param amount see `#kept` */
+  #change(
+    key: string,
+    apply: (policyState: PolicyState, now: number) => void,
+    amount?: Amount,
+  ): void {
     const awake = this.#awakeOf(key);
     if (awake !== undefined) {
-      awake.queue.refund(amount);
+      awake.queue.change(apply);
       return;
     }
     const now = this.#now();
-    this.#keptPolicyStateOf(key, now).giveBack(now, amount);
+    const policyState = this.#kept(key, now, amount);
+    if (policyState === undefined) throw this.#tooMany();
+    apply(policyState, now);
   }
 
   update(policies: Policies): void {

@@ -19,22 +19,20 @@ import {
   type LimiterOptions,
   mostWaiting,
   type OnFull,
-  shareIn,
 } from "../api/options.ts";
 import { asParticipant, type Combinable, type LocalAsked } from "../api/participant.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import { CallStats, type Counted, type LimiterStats } from "../api/stats.ts";
 import type { FairEntry } from "../fair/fair-entry.ts";
 import { atLeastZero, checkNumber } from "../ground/check.ts";
-import { toMillis } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { LocalCaller } from "../queue/local-caller.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
-import { FIFO, type Order, orderIn } from "../queue/order.ts";
+import { FIFO, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
-import { type Account, GrantedReservation, QueuedReservation } from "../queue/reservation.ts";
+import { GrantedReservation, QueuedReservation } from "../queue/reservation.ts";
 import type { Waiter } from "../queue/waiter.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
@@ -52,41 +50,28 @@ export function opened(
   open: (policies: PolicyList, now: number, epoch: number) => PolicyState,
 ): ConstructorParameters<typeof QueueingLimiter> {
   const checked = checkLimiterOptions(options);
-  const order = orderIn(options);
-  const time = new MonotonicTime(
-    checked.clock,
-    () => queue.rearm(),
-    (by) => queue.rebase(by),
-  );
-  const queue = new PermitQueue(time, open(policies, time.last, time.epoch), order);
-  return [queue, policies, { ...checked, order }];
+  const time = new MonotonicTime(checked.clock);
+  const queue = new PermitQueue(time, open(policies, time.last, time.epoch), orderIn(options));
+  return [queue, policies, checked];
 }
 
-export interface QueueingOptions extends Pick<CheckedOptions, "maxWaiting" | "onFull" | "name"> {
-  /** That of the queue. */
-  readonly order: Order;
-}
+export type QueueingOptions = Pick<CheckedOptions, "maxWaiting" | "onFull" | "name">;
 
 export class QueueingLimiter implements Combinable, Counted {
   readonly #queue: PermitQueue;
-  readonly #account: Account;
   readonly #options: QueueingOptions;
   readonly #callStats: CallStats;
-  readonly #order: Order;
   #policies: PolicyList;
 
   constructor(
     queue: PermitQueue,
     policies: PolicyList,
     options: QueueingOptions,
-    account: Account = queue,
     callStats = new CallStats({ limiter: options.name }, policies.names),
   ) {
     this.#queue = queue;
     this.#policies = policies;
     this.#options = options;
-    this.#order = options.order;
-    this.#account = account;
     this.#callStats = callStats;
   }
 
@@ -95,9 +80,9 @@ export class QueueingLimiter implements Combinable, Counted {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
       const amount = this.#queue.supply.amount(permits);
-      const fairEntry = this.#order.entryOf(options, amount);
+      const fairEntry = this.#queue.order.entryOf(options, amount);
       if (this.#grants(amount, fairEntry)) return AT_ONCE;
-      if (!this.#hasRoom(amount, this.#options.onFull)) this.#refuseFull(amount, fairEntry);
+      this.#mayWait(amount, fairEntry, this.#options.onFull);
       return this.#wait(amount, fairEntry, signal);
     } catch (error) {
       return Promise.reject(error);
@@ -137,7 +122,7 @@ export class QueueingLimiter implements Combinable, Counted {
     if (wait !== undefined) return this.#tryWithin(permits, wait);
     if (isTryOptions(permits)) return this.#tryWithin(1, permits);
     const amount = this.#queue.supply.amount(permits);
-    const fairEntry = this.#order.entryOf(undefined, amount);
+    const fairEntry = this.#queue.order.entryOf(undefined, amount);
     if (this.#grants(amount, fairEntry)) return true;
     this.#refused(amount, fairEntry);
     return false;
@@ -145,10 +130,10 @@ export class QueueingLimiter implements Combinable, Counted {
 
   #tryWithin(permits: unknown, wait: number | TryOptions): Promise<boolean> {
     try {
-      const { micros, signal } = checkTryOptions(wait);
+      const { micros, signal, share } = checkTryOptions(wait);
       signal?.throwIfAborted();
       const amount = this.#queue.supply.amount(permits);
-      const fairEntry = this.#order.entryOf(shareIn(wait), amount);
+      const fairEntry = this.#queue.order.entryOf(share, amount);
       if (this.#grants(amount, fairEntry)) return Promise.resolve(true);
       const deadline = this.#queue.last + micros;
       const hasRoom = micros === 0 || this.#hasRoom(amount);
@@ -182,23 +167,17 @@ export class QueueingLimiter implements Combinable, Counted {
     isAwaited = false,
   ): LocalReservation {
     const amount = this.#queue.supply.amount(permits);
-    const fairEntry = this.#order.entryOf(options, amount);
+    const fairEntry = this.#queue.order.entryOf(options, amount);
     if (this.#grants(amount, fairEntry, sequence?.since)) {
-      return new GrantedReservation(this.#account, this.#queue.supply, permits, amount);
+      return new GrantedReservation(this.#queue, permits, amount);
     }
-    if (!this.#hasRoom(amount)) this.#refuseFull(amount, fairEntry);
-    const now = this.#queue.last;
-    if (sequence !== undefined) sequence.since = Math.min(sequence.since, now);
-    const waitMs = toMillis(this.#queue.estimate(amount, fairEntry).instant - now);
-    this.#callStats.granted(amount, waitMs * 1000);
+    this.#mayWait(amount, fairEntry);
+    if (sequence !== undefined) sequence.since = Math.min(sequence.since, this.#queue.last);
     return new QueuedReservation(
       this.#queue,
-      this.#account,
       this.#callStats,
       permits,
-      now,
       amount,
-      waitMs,
       fairEntry,
       isAwaited,
     );
@@ -212,7 +191,7 @@ export class QueueingLimiter implements Combinable, Counted {
   /** @param isReported whether a refusal is counted and published */
   #decide(permits: Permits, options: ShareOptions | undefined, isReported: boolean): Decision {
     const amount = this.#queue.supply.amount(permits);
-    const fairEntry = this.#order.entryOf(options, amount);
+    const fairEntry = this.#queue.order.entryOf(options, amount);
     if (this.#grants(amount, fairEntry)) {
       const { supply, last } = this.#queue;
       return passing(supply.names, supply.quotas(last), amount);
@@ -225,7 +204,7 @@ export class QueueingLimiter implements Combinable, Counted {
   peek(permits: Permits = 1, options?: ShareOptions): Decision {
     checkShareOptions(options);
     const amount = this.#queue.supply.amount(permits);
-    const fairEntry = this.#order.entryOf(options, amount);
+    const fairEntry = this.#queue.order.entryOf(options, amount);
     this.#queue.catchUp();
     return this.#look(amount, fairEntry);
   }
@@ -235,8 +214,7 @@ export class QueueingLimiter implements Combinable, Counted {
     fairEntry: FairEntry<Waiter> | undefined,
     maxWaiting = this.#options.maxWaiting,
   ): Decision {
-    const hasRoom = () => this.#queue.permits + sizeOf(amount) <= maxWaiting;
-    return this.#queue.look(amount, hasRoom, fairEntry);
+    return this.#queue.look(amount, maxWaiting, fairEntry);
   }
 
   charge(permits: Permits): void {
@@ -272,7 +250,7 @@ export class QueueingLimiter implements Combinable, Counted {
 
   [asParticipant](options?: ShareOptions): LocalAsked {
     return {
-      isFair: this.#order !== FIFO,
+      isFair: this.#queue.order !== FIFO,
       callStats: () => this.#callStats,
       amount: (permits) => this.#queue.supply.amount(permits),
       decide: (permits) => this.#decide(permits, options, false),
@@ -287,17 +265,14 @@ export class QueueingLimiter implements Combinable, Counted {
     return granted;
   }
 
-  /** Whether the permits may wait. @param onFull what to do about those that wait, if they are too many */
   #hasRoom(amount: Amount, onFull: OnFull = "reject"): boolean {
-    const queue = this.#queue;
-    if (queue.overflowing(amount) >= 0) return false;
-    const excess = queue.permits + sizeOf(amount) - this.#options.maxWaiting;
-    if (excess <= 0 || onFull === "wait") return true;
-    if (onFull === "reject") return false;
-    return queue.dropOldest(excess, (waiter) => this.#full(waiter.amount, true));
+    const { maxWaiting } = this.#options;
+    return this.#queue.hasRoom(amount, maxWaiting, onFull, (each) => this.#full(each, true));
   }
 
-  #refuseFull(amount: Amount, fairEntry: FairEntry<Waiter> | undefined): never {
+  /** @throws QueueFullError if the permits may not wait */
+  #mayWait(amount: Amount, fairEntry: FairEntry<Waiter> | undefined, onFull?: OnFull): void {
+    if (this.#hasRoom(amount, onFull)) return;
     this.#refused(amount, fairEntry, "queue-full");
     throw this.#full(amount);
   }

@@ -35,31 +35,22 @@ export class LocalCaller extends Waiter {
   override release(_at: number, now: number): void {
     const waited = now - this.asked;
     this.#callStats.released(this.amount, waited);
-    this.#resolve(this.outcome(waited));
-  }
-
-  /** What the call returns when it is released. */
-  protected outcome(waited: number): unknown {
-    return this.#deadline === undefined ? toMillis(waited) : true;
-  }
-
-  /** What a `tryAcquire` returns when it is refused. */
-  protected get refusal(): unknown {
-    return false;
+    this.#resolve(this.#deadline === undefined ? toMillis(waited) : true);
   }
 
   override refuse(now: number): void {
     this.#callStats.expired(this.amount, now - this.asked);
-    this.#resolve(this.refusal);
+    this.#resolve(false);
   }
 
   override drop(reason: Error, now: number): void {
     this.#callStats.expired(this.amount, now - this.asked, "queue-full");
-    this.#resolve(this.#deadline === undefined ? Promise.reject(reason) : this.refusal);
+    this.#resolve(this.#deadline === undefined ? Promise.reject(reason) : false);
   }
 
   override abort(reason: unknown, now: number): void {
-    this.#callStats.left(this.amount, now - this.asked, reason);
+    this.#callStats.ended();
+    this.#callStats.cancelled(this.amount, now - this.asked, reason);
     this.#resolve(Promise.reject(reason));
   }
 }

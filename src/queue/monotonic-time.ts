@@ -8,26 +8,28 @@ import { type Clock, checkReading, type Timer, toMicros } from "../ground/clock.
 const UNIT = 2 ** 24;
 const REBASE = 2 ** 32;
 
+/** What has instants of a `MonotonicTime`. */
+export interface HasInstants {
+  /** Called when the clock went back: pending timers do not fit it any more. */
+  rearm(): void;
+  /** Called to shift all instants down by `by`; returns `false` if that is not possible now. */
+  rebase(by: number): boolean;
+}
+
 /**
  * A limiter's own time: whole microseconds that never go back, small enough for exact fractions.
  */
 export class MonotonicTime {
   readonly #clock: Clock;
-  readonly #onStepBack: () => void;
-  readonly #onRebase: (by: number) => boolean;
+  /** The first queue of this time, unless its creator has set another owner. */
+  owner: HasInstants | undefined;
   /** The clock's microseconds at this timeline's 0. */
   #origin: number;
   #now: number;
 
-  /**
-   * @param onStepBack called when the clock went back: pending timers do not fit it any more
-   * @param onRebase called to shift all instants down by `by`; returns `false` if that is not
-   *   possible now
-   */
-  constructor(clock: Clock, onStepBack: () => void, onRebase: (by: number) => boolean) {
+  constructor(clock: Clock, owner?: HasInstants) {
     this.#clock = clock;
-    this.#onStepBack = onStepBack;
-    this.#onRebase = onRebase;
+    this.owner = owner;
     const now = toMicros(clock.now());
     this.#origin = Math.floor(now / UNIT) * UNIT;
     this.#now = now - this.#origin;
@@ -63,11 +65,11 @@ export class MonotonicTime {
       // the clock went back: time goes on from its last reading, so no permits are gained, and no
       // caller waits until the clock has caught up
       this.#origin += now - this.#now;
-      this.#onStepBack();
+      this.owner?.rearm();
       return this.#now;
     }
     const by = Math.floor((this.#origin + now) / UNIT) * UNIT - this.#origin;
-    const moved = this.#onRebase(by) ? by : 0;
+    const moved = this.owner?.rebase(by) ? by : 0;
     this.#origin += moved;
     this.#now = now - moved;
     return this.#now;

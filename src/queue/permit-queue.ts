@@ -3,7 +3,7 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import { decisionOn } from "../api/decision.ts";
 import type { Decision } from "../api/limiter-api.ts";
 import type { FairEntry } from "../fair/fair-entry.ts";
-import type { Amount } from "../ground/permits.ts";
+import { type Amount, sizeOf } from "../ground/permits.ts";
 import type { PolicyState } from "../stores/state/one.ts";
 import type { Waiter } from "./waiter.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
@@ -12,15 +12,15 @@ export class PermitQueue extends WaiterQueue<PolicyState> {
   /**
    * Returns the decision for a request that is made now. `waitMs` is `Infinity` if it may not wait.
    *
-   * @param hasRoom whether `maxWaiting` lets it wait
+   * @param maxWaiting for how many permits callers may wait
    */
-  look(amount: Amount, hasRoom: () => boolean, fairEntry?: FairEntry<Waiter>): Decision {
+  look(amount: Amount, maxWaiting: number, fairEntry?: FairEntry<Waiter>): Decision {
     const now = this.last;
-    const { instant, from, supply, isFirst } = this.estimate(amount, fairEntry);
+    const { instant, from, supply } = this.estimate(amount, fairEntry);
     const full = instant > now ? this.overflowing(amount) : -1;
-    const mayWait = full < 0 && (instant <= now || hasRoom());
+    const mayWait = full < 0 && (instant <= now || this.permits + sizeOf(amount) <= maxWaiting);
     const wait = mayWait ? instant - now : Infinity;
-    return decisionOn(supply, now, from, amount, wait, full, isFirst);
+    return decisionOn(supply, now, from, amount, wait, full);
   }
 
   /** Checks the permits of a request, and that the policies could ever let them through. */

@@ -6,7 +6,6 @@ import { atLeastZero } from "../ground/check.ts";
 import { toMillis } from "../ground/clock.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../ground/permits.ts";
-import type { PolicyState } from "../stores/state/one.ts";
 import type { PermitQueue } from "./permit-queue.ts";
 import { Waiter } from "./waiter.ts";
 
@@ -43,7 +42,6 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   readonly permits: Permits;
   readonly waitMs: number;
   readonly #queue: PermitQueue;
-  readonly #account: Account;
   readonly #callStats: CallStats;
   /** How long it has waited until it could be used, ms. */
   #outcome: number | "waiting" | "cancelled" = "waiting";
@@ -52,24 +50,23 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   /** The promise of `ready()`, and what settles it. */
   #ready: Promise<number> | undefined;
   #settle: ((waitedMs: number | Promise<never>) => void) | undefined;
+  /** Those of the calls of `ready()`. */
+  #signals = super.signals;
 
   constructor(
     queue: PermitQueue,
-    account: Account,
     callStats: CallStats,
     permits: Permits,
-    asked: number,
     amount: Amount,
-    waitMs: number,
-    fairEntry?: FairEntry<Waiter>,
-    isAwaited = false,
+    fairEntry: FairEntry<Waiter> | undefined,
+    isAwaited: boolean,
   ) {
-    super(asked, amount, undefined, fairEntry);
+    super(queue.last, amount, undefined, fairEntry);
     this.#queue = queue;
-    this.#account = account;
     this.#callStats = callStats;
     this.permits = permits;
-    this.waitMs = waitMs;
+    this.waitMs = toMillis(queue.estimate(amount, fairEntry).instant - this.asked);
+    callStats.granted(amount, this.waitMs * 1000);
     this.#taken = amount;
     if (isAwaited) {
       // it may be given up before `ready` is called
@@ -82,8 +79,14 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     try {
       const signal = checkSignalOptions(options);
       if (this.#isWaiting()) {
-        if (!signal?.aborted) return this.#whenReady(signal);
-        this.#leave(signal.reason);
+        if (!signal?.aborted) {
+          const isFirst = !this.awaited;
+          if (signal !== undefined) this.#signals = [...this.#signals, signal];
+          const ready = this.#await();
+          this.#queue.attend(this, isFirst, signal);
+          return ready;
+        }
+        this.#queue.cancel(this, signal.reason);
       }
       signal?.throwIfAborted();
       if (this.#outcome === "cancelled") throw new ReservationCancelledError(this.waitMs);
@@ -95,7 +98,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
 
   cancel(): boolean {
     if (!this.#isWaiting()) return false;
-    this.#leave(new ReservationCancelledError(this.waitMs));
+    this.#queue.cancel(this, new ReservationCancelledError(this.waitMs));
     return true;
   }
 
@@ -109,7 +112,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
         combine(this.amount, used, (was, is = was) => Math.min(was, is)),
       );
     } else {
-      this.#taken = correct(this.#account, this.#taken, used);
+      this.#taken = correct(this.#queue, this.#taken, used);
     }
   }
 
@@ -119,6 +122,10 @@ export class QueuedReservation extends Waiter implements LocalReservation {
 
   override get taken(): Amount {
     return this.#taken;
+  }
+
+  override get signals(): readonly AbortSignal[] {
+    return this.#signals;
   }
 
   override get awaited(): boolean {
@@ -137,23 +144,9 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     this.#settle?.(Promise.reject(reason));
   }
 
-  #leave(reason: unknown): void {
-    const now = this.#queue.now();
-    this.#queue.remove(this);
-    this.abort(reason, now);
-  }
-
   #isWaiting(): boolean {
     this.#queue.catchUp();
     return this.#outcome === "waiting";
-  }
-
-  #whenReady(signal: AbortSignal | undefined): Promise<number> {
-    const isFirst = !this.awaited;
-    const ready = this.#await();
-    if (isFirst) this.#queue.attend(this);
-    if (signal !== undefined) this.#queue.heed(this, signal);
-    return ready;
   }
 
   #await(): Promise<number> {
@@ -171,15 +164,12 @@ export class QueuedReservation extends Waiter implements LocalReservation {
 export class GrantedReservation implements LocalReservation {
   readonly permits: Permits;
   readonly waitMs = 0;
-  readonly #account: Account;
-  readonly #policyState: PolicyState;
+  readonly #queue: PermitQueue;
   #taken: Amount;
 
-  /** @param policyState reads the argument of `settle` */
-  constructor(account: Account, policyState: PolicyState, permits: Permits, amount: Amount) {
+  constructor(queue: PermitQueue, permits: Permits, amount: Amount) {
     this.permits = permits;
-    this.#account = account;
-    this.#policyState = policyState;
+    this.#queue = queue;
     this.#taken = amount;
   }
 
@@ -193,8 +183,8 @@ export class GrantedReservation implements LocalReservation {
   }
 
   settle(actual: Permits): void {
-    const used = this.#policyState.amount(actual, atLeastZero);
-    this.#taken = correct(this.#account, this.#taken, used);
+    const used = this.#queue.supply.amount(actual, atLeastZero);
+    this.#taken = correct(this.#queue, this.#taken, used);
   }
 
   undo(): void {

@@ -77,10 +77,8 @@ export class Schedule<S extends Supply = Supply> {
     return this.#deadlines?.first;
   }
 
-  *waiters(): Iterable<Waiter> {
-    for (let { first: entry } = this.#entries; entry !== undefined; entry = entry.after) {
-      if (!(entry instanceof Change)) yield entry;
-    }
+  entries(): Iterable<QueueEntry> {
+    return this.#entries;
   }
 
   /** Whether a request that is made now would be the head. */
@@ -169,15 +167,6 @@ export class Schedule<S extends Supply = Supply> {
     waiter.amount = amount;
   }
 
-  /** Applies all changes now, in order, and removes them. */
-  applyChanges(supply: S): void {
-    for (const entry of this.#entries.toArray()) {
-      if (!(entry instanceof Change)) continue;
-      entry.apply(supply);
-      this.remove(entry);
-    }
-  }
-
   /**
    * Returns the waiters that may be dropped and have waited longest, as many as ask for at least that many
    * permits; none if all of them ask for fewer.
@@ -186,7 +175,7 @@ export class Schedule<S extends Supply = Supply> {
     const found: Waiter[] = [];
     let left = permits;
     for (const waiter of this.oldest()) {
-      if (waiter.drop === undefined) continue;
+      if (waiter instanceof Change || waiter.drop === undefined) continue;
       found.push(waiter);
       left -= sizeOf(waiter.amount);
       if (left <= 0) return found;
@@ -195,8 +184,8 @@ export class Schedule<S extends Supply = Supply> {
   }
 
   /** The waiters in the order in which they may be dropped. */
-  protected oldest(): Iterable<Waiter> {
-    return this.waiters();
+  protected oldest(): Iterable<QueueEntry> {
+    return this.#entries;
   }
 
   /**

@@ -11,28 +11,15 @@ const LONGEST_CREDIT = 10_000;
  * release replaces it, so it never adds up. No caller gets permits before its instant.
  */
 export class TimerDrift {
-  #lateBy = 0;
-  #until = 0;
-
-  /** Whether a request may have to be treated as an earlier one. */
-  get isOpen(): boolean {
-    return this.#lateBy > 0;
-  }
-
+  /** How late the timer was. Above 0 a request may have to be treated as an earlier one. Only the queue sets both. */
+  lateBy = 0;
   /** Until when the caller that was released last counts as one that calls again at once. */
-  get until(): number {
-    return this.#until;
-  }
+  until = 0;
 
   /** Called with each release: replaces the credit. */
   grant(lateness: number, now: number): void {
-    this.#lateBy = Math.min(lateness, LONGEST_CREDIT);
-    this.#until = now + this.#lateBy;
-  }
-
-  /** Returns how late the timer was for a caller that calls again now. */
-  at(now: number): number {
-    return now < this.#until ? this.#lateBy : 0;
+    this.lateBy = Math.min(lateness, LONGEST_CREDIT);
+    this.until = now + this.lateBy;
   }
 
   /**
@@ -41,17 +28,7 @@ export class TimerDrift {
    * the limit by itself gains nothing.
    */
   from(now: number, supply: Supply, amount: Amount): number {
-    const onTime = now - this.#lateBy;
-    return now < this.#until || supply.earliest(onTime, amount) > onTime ? onTime : now;
-  }
-
-  /** Ends the credit. */
-  end(): void {
-    this.#lateBy = 0;
-  }
-
-  /** Subtracts `by` from its instant. */
-  rebase(by: number): void {
-    this.#until -= by;
+    const onTime = now - this.lateBy;
+    return now < this.until || supply.earliest(onTime, amount) > onTime ? onTime : now;
   }
 }

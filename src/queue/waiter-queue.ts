@@ -14,10 +14,11 @@
  *
  * All times are those of the limiter's `MonotonicTime`.
  */
+import type { OnFull } from "../api/options.ts";
 import type { FairEntry } from "../fair/fair-entry.ts";
 import { AbortGroups } from "../ground/abort-groups.ts";
 import type { Timer } from "../ground/clock.ts";
-import type { Amount } from "../ground/permits.ts";
+import { type Amount, sizeOf } from "../ground/permits.ts";
 import type { MonotonicTime } from "./monotonic-time.ts";
 import { FIFO, type Order } from "./order.ts";
 import type { Schedule } from "./schedule.ts";
@@ -28,25 +29,21 @@ import { Change, type Waiter } from "./waiter.ts";
 /** The first instant at which a request at the end of the queue could be granted, and what precedes it. */
 export interface Estimate<S> {
   readonly instant: number;
-  /** When the request would be the head of the queue. */
+  /** When the request would be the head of the queue: later than now if callers wait before it. */
   readonly from: number;
   /** The supply after all waiters before it. */
   readonly supply: S;
-  /** Whether no caller waits before it. */
-  readonly isFirst: boolean;
 }
 
 export class WaiterQueue<S extends Supply = Supply> {
   /** The supply after all released waiters. */
   readonly supply: S;
+  readonly order: Order;
   readonly #time: MonotonicTime;
   readonly #schedule: Schedule<S>;
   protected readonly late = new TimerDrift();
   protected readonly signals = new AbortGroups<Waiter>((waiter, reason) => {
-    // read before the removal: the waiter's instants are valid only while it is in the queue
-    const now = this.now();
-    this.remove(waiter);
-    waiter.abort(reason, now);
+    this.cancel(waiter, reason);
   });
 
   /** The instant of the last grant, and the end of a pause: see `#from`. */
@@ -65,7 +62,9 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** @param order of the waiters; default first in, first out */
   constructor(time: MonotonicTime, supply: S, order: Order = FIFO) {
     this.#time = time;
+    time.owner ??= this;
     this.supply = supply;
+    this.order = order;
     this.#schedule = order.schedule(supply, (waiter) => this.#refuse(waiter));
   }
 
@@ -82,6 +81,12 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** How many permits the waiters ask for. */
   get permits(): number {
     return this.#schedule.permits;
+  }
+
+  /** The waiters now, in order. */
+  get waiters(): readonly Waiter[] {
+    const entries = [...this.#schedule.entries()];
+    return entries.flatMap((entry) => (entry instanceof Change ? [] : entry));
   }
 
   get #isEmpty(): boolean {
@@ -137,7 +142,7 @@ export class WaiterQueue<S extends Supply = Supply> {
     if (!this.#schedule.isNext(fairEntry)) return now + 1;
     if (since < now) return Math.max(since, this.#from);
     const from = this.#onTime(amount);
-    if (from === now) this.late.end();
+    if (from === now) this.late.lateBy = 0;
     return from;
   }
 
@@ -145,14 +150,13 @@ export class WaiterQueue<S extends Supply = Supply> {
   estimate(amount: Amount, fairEntry?: FairEntry<Waiter>): Estimate<S> {
     let from = this.#onTime(amount);
     let { supply } = this;
-    const isFirst = this.#schedule.isNext(fairEntry);
-    if (!isFirst) {
+    if (!this.#schedule.isNext(fairEntry)) {
       const promised = this.#schedule.replay(this.#from, fairEntry);
       from = Math.max(from, promised.at);
       supply = promised.supply;
     }
     const instant = this.possible(supply.earliest(from, amount), amount);
-    return { instant, from, supply, isFirst };
+    return { instant, from, supply };
   }
 
   /** Returns from when a request that is made now, with no waiter in front, may be granted. */
@@ -181,16 +185,16 @@ export class WaiterQueue<S extends Supply = Supply> {
       this.#arm();
   }
 
-  /** Called when a caller starts to await a reservation: it needs the timer now, and follows every change. */
-  attend(reservation: Waiter): void {
-    if (this.#schedule.release(reservation)) this.outdate();
+  /**
+   * Called when a caller awaits a reservation.
+   *
+   * @param isFirst whether none did before: from now on it needs the timer, and follows every change
+   * @param signal cancels it
+   */
+  attend(reservation: Waiter, isFirst: boolean, signal: AbortSignal | undefined): void {
+    if (isFirst && this.#schedule.release(reservation)) this.outdate();
+    if (signal !== undefined) this.signals.add(signal, reservation);
     if (this.#timer === undefined) this.#arm();
-  }
-
-  /** Adds a signal that cancels the waiter. */
-  heed(waiter: Waiter, signal: AbortSignal): void {
-    waiter.signals = [...waiter.signals, signal];
-    this.signals.add(signal, waiter);
   }
 
   /** Removes a waiter from the queue; the waiters behind it move up. */
@@ -203,34 +207,38 @@ export class WaiterQueue<S extends Supply = Supply> {
     this.#settleSoon();
   }
 
-  /** Removes all waiters. @returns them in order */
-  protected drain(): readonly Waiter[] {
-    const waiters = [...this.#schedule.waiters()];
-    for (const waiter of waiters) this.#leave(waiter);
-    this.#arm();
-    return waiters;
+  /** Removes a waiter that leaves for that reason. */
+  cancel(waiter: Waiter, reason: unknown): void {
+    // read before the removal: the waiter's instants are valid only while it is in the queue
+    const now = this.now();
+    this.remove(waiter);
+    waiter.abort(reason, now);
   }
 
   /**
-   * Drops the callers that have waited longest, until at least that many permits are dropped.
+   * Whether a request may wait, where callers may wait for `maxWaiting` permits.
    *
-   * @param permits above 0
-   * @returns `false` if that many cannot be dropped; then no caller is dropped
+   * @param onFull what to do about those that have waited longest, if they are too many
+   * @param full the error for those that are dropped
    */
-  dropOldest(permits: number, reason: (waiter: Waiter) => Error): boolean {
-    const victims = this.#schedule.oldestDroppable(permits);
+  hasRoom(
+    amount: Amount,
+    maxWaiting: number,
+    onFull: OnFull,
+    full: (amount: Amount) => Error,
+  ): boolean {
+    if (this.overflowing(amount) >= 0) return false;
+    const excess = this.permits + sizeOf(amount) - maxWaiting;
+    if (excess <= 0 || onFull === "wait") return true;
+    if (onFull === "reject") return false;
+    const victims = this.#schedule.oldestDroppable(excess);
     const now = this.now();
     for (const waiter of victims) {
-      const error = reason(waiter);
+      const error = full(waiter.amount);
       this.remove(waiter);
       waiter.drop?.(error, now);
     }
     return victims.length > 0;
-  }
-
-  /** Removes all waiters, as if their signals had been aborted. */
-  clear(reason: unknown): void {
-    for (const waiter of this.drain()) waiter.abort(reason, this.now());
   }
 
   /** Changes the amount of a waiter that is still in the queue. */
@@ -253,11 +261,13 @@ export class WaiterQueue<S extends Supply = Supply> {
   protected restart(apply: (now: number, epoch: number) => void): void {
     this.catchUp();
     const { last: now, epoch } = this.#time;
-    this.#schedule.applyChanges(this.supply);
+    for (const entry of [...this.#schedule.entries()]) {
+      if (entry instanceof Change) this.#apply(entry);
+    }
     apply(now, epoch);
     this.#floor = now;
     this.#pausedUntil = now;
-    this.late.grant(0, now);
+    this.late.lateBy = 0;
     this.#retime();
   }
 
@@ -276,9 +286,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   #release(now: number): void {
     for (let entry = this.#schedule.head; entry !== undefined; entry = this.#schedule.head) {
       if (entry instanceof Change) {
-        entry.apply(this.supply);
-        this.#floor = Math.max(this.#floor, entry.since);
-        this.#schedule.remove(entry);
+        this.#apply(entry);
       } else {
         const at = this.#instantOf(entry);
         const { urgent } = this.#schedule;
@@ -297,7 +305,13 @@ export class WaiterQueue<S extends Supply = Supply> {
         entry.release(at, now);
       }
     }
-    this.#specialUntil = this.late.isOpen ? Infinity : this.#pausedUntil;
+    this.#specialUntil = this.late.lateBy > 0 ? Infinity : this.#pausedUntil;
+  }
+
+  #apply(change: Change): void {
+    change.apply(this.supply);
+    this.#floor = Math.max(this.#floor, change.since);
+    this.#schedule.remove(change);
   }
 
   #instantOf(waiter: Waiter): number {
@@ -392,7 +406,7 @@ export class WaiterQueue<S extends Supply = Supply> {
     this.supply.shift?.(-by);
     this.#floor -= by;
     this.#pausedUntil -= by;
-    this.late.rebase(by);
+    this.late.until -= by;
     this.#specialUntil -= by;
     return true;
   }

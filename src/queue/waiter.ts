@@ -25,17 +25,6 @@ export class Change {
 }
 
 const NO_SIGNALS: readonly AbortSignal[] = [];
-/** One array for all waiters of a signal, because thousands of waiters may share a signal. */
-const alone = new WeakMap<AbortSignal, readonly AbortSignal[]>();
-
-function only(signal: AbortSignal): readonly AbortSignal[] {
-  let signals = alone.get(signal);
-  if (signals === undefined) {
-    signals = [signal];
-    alone.set(signal, signals);
-  }
-  return signals;
-}
 
 /** A waiter in the queue. Subclasses define what happens when it is released or removed. */
 export abstract class Waiter {
@@ -45,7 +34,7 @@ export abstract class Waiter {
   readonly asked: number;
   /** The permits that must be available before it is released. */
   amount: Amount;
-  signals: readonly AbortSignal[];
+  readonly #signal: AbortSignal | undefined;
   /** Its place among the shares; only on a fair limiter. */
   readonly fairEntry: FairEntry<Waiter> | undefined;
 
@@ -53,7 +42,12 @@ export abstract class Waiter {
     this.asked = asked;
     this.amount = amount;
     this.fairEntry = fairEntry;
-    this.signals = signal === undefined ? NO_SIGNALS : only(signal);
+    this.#signal = signal;
+  }
+
+  /** Each of them cancels it. */
+  get signals(): readonly AbortSignal[] {
+    return this.#signal === undefined ? NO_SIGNALS : [this.#signal];
   }
 
   /** The permits that it takes when it is released. */

@@ -55,9 +55,12 @@ export type {
 export {
   readStored,
   readStoredLeases,
+  readStoredParts,
   type StoredLease,
   type StoredLeases,
   type StoredLimiter,
+  type StoredPart,
+  type StoredParts,
 } from "./stored.ts";
 
 /** A limiter on Redis under any policies. */

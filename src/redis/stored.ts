@@ -2,6 +2,7 @@
 import type { Policy } from "../algorithms/algorithm.ts";
 import { readPolicies } from "../algorithms/index.ts";
 import { failCheck } from "../ground/check.ts";
+import { readLedger, WHOLE } from "../stores/ledger.ts";
 import { decodeState } from "../stores/state/bytes.ts";
 
 /** What a `RedisLimiter` or `RedisRateLimiter` has stored under its key. */
@@ -122,4 +123,53 @@ const FURTHER_SLOT = /^[^:]+:\d+:[^:]+:\d+:\d+:\d+$/;
 function leaseOf(id: string, lapsesMs: number): StoredLease {
   const [, declared, process = "", , slots = 1] = id.split(":");
   return { process, lapsesMs, declared: Number(declared), slots: Number(slots) };
+}
+
+/** What a region, or one of its processes, has of a limit, as fractions of the whole limit; without its reserve. */
+export interface StoredPart {
+  /** The name of the region. */
+  readonly region: string;
+  /** The id of the process, one for each limiter object. */
+  readonly process: string;
+  /** The fraction on lease that the process knows of. */
+  readonly held: number;
+  /** The fraction that it learns of with one of its next messages. */
+  readonly coming: number;
+  /** How much it asks for beyond its reserve. */
+  readonly demand: number;
+  /** When the lease is over unless the process renews it, Unix time in ms. */
+  readonly lapsesMs: number;
+}
+
+/** How the regions of a `RegionalLimiter` divide a limit. */
+export interface StoredParts {
+  /** What each process holds, in no particular order. */
+  readonly parts: readonly StoredPart[];
+  /** Until then nobody gets more than it has, Unix time in ms: this Redis is new as home, or has lost data. */
+  readonly closedUntilMs: number;
+}
+
+/**
+ * Reads how regions divide a limit, from the Redis that is their home.
+ *
+ * @param text the value under `<prefix><name>%regions[`, with the key of `.for(key)` behind it
+ * @returns what each process holds
+ * @throws TypeError if no limiter has written this text, such as `null` for a key that does not exist
+ * @example
+ * const text = await redis.get("l:api%regions[");
+ * if (text === null) throw new Error("no region has more than its reserve");
+ * for (const { region, held } of readStoredParts(text).parts) console.log(region, held);
+ */
+export function readStoredParts(text: string): StoredParts {
+  if (typeof text !== "string") failCheck("text", "a string, as redis.get(key) returns", text);
+  const { rows, closed } = readLedger(text);
+  const parts = rows.map(({ region, id, held, gift, promised, demand, lapse }) => ({
+    region: decodeURIComponent(region),
+    process: id,
+    held: held / WHOLE,
+    coming: (gift + promised) / WHOLE,
+    demand: demand / WHOLE,
+    lapsesMs: lapse,
+  }));
+  return { parts, closedUntilMs: closed };
 }

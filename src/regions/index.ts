@@ -29,7 +29,7 @@
 import { share } from "../algorithms/index.ts";
 import { reportUseless } from "../algorithms/never-binds.ts";
 import type { LimiterClass, RemoteLimiter } from "../api/limiter-api.ts";
-import { checkLimiterOptions, LIMITER_OPTIONS, type LimiterOptions } from "../api/options.ts";
+import { checkLimiterOptions, type LimiterOptions } from "../api/options.ts";
 import { OutageStats } from "../api/outage-stats.ts";
 import {
   aboveZero,
@@ -142,6 +142,10 @@ const OPTIONS = [
   "everyMs",
   "leaseMs",
   "prefix",
+  "maxWaiting",
+  "onFull",
+  "order",
+  "clock",
 ] as const;
 const fromZeroToOne: Bound = {
   words: "a number from 0 to 1",
@@ -185,7 +189,7 @@ class OpenRegion implements Region {
   constructor(name: string, policies: Policies, options: RegionalOptions) {
     this.name = checkName(name);
     this.stats = new OutageStats(name);
-    checkOptions("options", options, [...OPTIONS, ...LIMITER_OPTIONS]);
+    checkOptions("options", options, OPTIONS);
     const { home, local, region, prefix = "l:", everyMs = 1000 } = options;
     const weights = weightsOf(options.regions);
     checkKey("region", region);
@@ -267,7 +271,9 @@ class OpenRegion implements Region {
   }
 
   dismiss(key: string | undefined): void {
-    this.#parts.get(key)?.queue.clear(new LimiterClosedError(this.name));
+    const queue = this.#parts.get(key)?.queue;
+    const reason = new LimiterClosedError(this.name);
+    for (const waiter of queue?.waiters ?? []) queue?.cancel(waiter, reason);
   }
 
   async close(): Promise<void> {

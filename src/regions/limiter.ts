@@ -22,6 +22,9 @@ import type { Member, Part } from "./member.ts";
 const GRANTED = Promise.resolve(true);
 const REFUSED = Promise.resolve(false);
 
+/** A limiter that answers with a decision: the part, or the reserve. */
+type Decider = Part["limiter"] | RemoteLimiter;
+
 /** What the limiters of all keys of a region share. */
 export interface Region {
   readonly name: string;
@@ -118,38 +121,37 @@ export class PartLimiter implements RemoteLimiter {
     return this.#try(async () => {
       const part = this.#open(permits);
       const own = async () => part.limiter[reserveAwaited](permits, sequence, options);
-      const waitMs = part.limiter.peek(permits, options).waitMs;
-      if (waitMs > 0) this.region.member.lack(part);
+      const { waitMs } = part.limiter.peek(permits, options);
       const reserve = this.#reserve;
-      if (waitMs <= 0 || reserve === undefined) return own();
-      const there = await reserve.peek(permits, options);
-      return there.waitMs < waitMs ? reserve.reserve(permits, options) : own();
+      const there = waitMs > 0 ? await reserve?.peek(permits, options) : undefined;
+      if (waitMs > 0 && there?.allowed !== true) this.region.member.lack(part);
+      if (reserve === undefined || there === undefined || there.waitMs >= waitMs) return own();
+      return reserve.reserve(permits, options);
     });
   }
 
   decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
-    return this.#try(() => this.#answer(permits, (limiter) => limiter.decide(permits, options)));
+    const ask = (limiter: Decider) => limiter.decide(permits, options);
+    return this.#try(() => this.#answer(this.#open(permits), ask, true));
   }
 
   peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
-    return this.#try(() => this.#answer(permits, (limiter) => limiter.peek(permits, options)));
+    const ask = (limiter: Decider) => limiter.peek(permits, options);
+    return this.#try(() => this.#answer(this.#open(), ask, false));
   }
 
   /** Asks the part, and if it refuses the reserve; returns the decision with the shorter wait. */
   async #answer(
-    permits: Permits,
-    ask: (
-      limiter: Pick<RemoteLimiter, "decide" | "peek"> | Part["limiter"],
-    ) => Decision | Promise<Decision>,
+    part: Part,
+    ask: (limiter: Decider) => Decision | Promise<Decision>,
+    isDemand: boolean,
   ): Promise<Decision> {
-    const part = this.#open(permits);
     const own = finite(await ask(part.limiter));
-    if (own.allowed) return own;
-    this.region.member.lack(part);
     const reserve = this.#reserve;
-    if (reserve === undefined) return own;
-    const other = await ask(reserve);
-    return other.allowed || other.waitMs <= own.waitMs ? other : own;
+    const other = own.allowed || reserve === undefined ? own : await ask(reserve);
+    const shorter = other.allowed || other.waitMs <= own.waitMs ? other : own;
+    if (isDemand && !shorter.allowed) this.region.member.lack(part);
+    return shorter;
   }
 
   charge(permits: Permits): Promise<void> {
@@ -233,7 +235,8 @@ export class PartLimiter implements RemoteLimiter {
   #waits<T>(part: Part, permits: Permits, answer: Promise<T>): Promise<T> {
     const cost = part.costOf(part.queue.supply.amount(permits));
     part.waiting += cost;
-    this.region.member.lack(part);
+    // with a reserve in a store, only if that refuses: see `#shortest`
+    if (this.#reserve === undefined) this.region.member.lack(part);
     const done = () => {
       part.waiting = Math.max(0, part.waiting - cost);
     };
@@ -265,8 +268,10 @@ export class PartLimiter implements RemoteLimiter {
     try {
       const there = await reserve.decide(permits);
       if (there.allowed) return granted;
+      this.region.member.lack(part);
       if (there.waitMs < part.limiter.peek(permits).waitMs) return await other(reserve);
     } catch (error) {
+      this.region.member.lack(part);
       if (!(error instanceof StoreUnavailableError) || part.fraction === 0) throw error;
     }
     return own();

@@ -42,6 +42,8 @@ const MICROSECOND = 0.001;
 const DRIFT = 1.1;
 /** A member that lacks permits, or has just become hot, waits for this part of an interval. */
 const SOON = 1 / 3;
+/** From half-way to the next message. Random numbers add up to 0.05, so that an interval is never too long. */
+const HALF = 0.4;
 /** The demand of a key that has become hot is counted for this part of an interval before it is told. */
 const FIRST = 0.15;
 /** After so many such messages in a row it is as patient as the others: what it lacks is not there. */
@@ -53,6 +55,8 @@ const URGENT = 0.1;
 /** Demand that differs by so many standard deviations has changed; else the estimate follows by the other factor. */
 const CHANCE = 3;
 const CALM = 0.15;
+/** Demand that has grown by this factor does not, either. */
+const RISING = 1.5;
 /** More demand than this is no more urgent, in limits. */
 const MOST_DEMAND = 16;
 /** The record by which a member learns when the ledger was created is kept for so long, ms: 30 days. */
@@ -103,6 +107,7 @@ export class Part implements Validity {
   freed = 0;
   want = 0;
   number = 0;
+  isAnswered = true;
   seq = 0;
   rows: LedgerRecord["rows"] = [];
 
@@ -137,21 +142,15 @@ export class Part implements Validity {
       epochMs: clock.epochMs ?? 0,
     };
     this.isOver = base === 0;
-    const time = new MonotonicTime(
-      watched,
-      () => this.queue.rearm(),
-      (by) => this.queue.rebase(by),
-    );
+    const time = new MonotonicTime(watched);
     const part = Math.max(LEAST, base);
     this.#state = PartState.open(policies, part, this, time.last, time.epoch);
-    const order = orderIn(options);
-    this.queue = new PermitQueue(time, this.#state, order);
+    this.queue = new PermitQueue(time, this.#state, orderIn(options));
     const { maxWaiting, onFull } = options;
     this.limiter = new QueueingLimiter(
       this.queue,
       policies,
-      { name, maxWaiting, onFull, order },
-      undefined,
+      { name, maxWaiting, onFull },
       stats.callStats(policies.names, key),
     );
     this.#rates = ratesOf(policies.list);
@@ -198,6 +197,15 @@ export class Part implements Validity {
     return (
       this.#state.lifetime(this.queue.last) <= 0 && now - this.#sinceMs > this.#options.everyMs
     );
+  }
+
+  /** Whether much more is asked for than the last message said, and the next one is not due soon. */
+  isRising(now: number): boolean {
+    const { everyMs } = this.#options;
+    const dueMs = this.nextMs + (this.isHalfway ? everyMs * HALF : 0);
+    if (now - this.#sinceMs < everyMs * FIRST || dueMs - now < everyMs * SOON) return false;
+    const demand = ((this.#asked + this.#waited) / (now - this.#sinceMs)) * WHOLE;
+    return Math.min(demand, MOST_DEMAND * WHOLE) > this.demand * RISING;
   }
 
   /** Ends the interval: estimates the demand of its callers. */
@@ -310,6 +318,8 @@ export class Member {
   readonly #hot = new Set<Part>();
   /** When the ledger was created, by its own clock; 0: not known. */
   #created = 0;
+  /** What the ledger's clock shows beyond this one, ms; undefined: not known. */
+  #ahead: number | undefined;
   #rootNumber = 0;
   #timer: Timer | undefined;
   #timerAt = Infinity;
@@ -332,11 +342,13 @@ export class Member {
   /** A request of the part could not be granted at once. */
   lack(part: Part): void {
     if (this.#isClosed || this.#options.pool === 0) return;
+    const now = this.#options.clock.now();
     if (part.isHot) {
-      if (part.waiting > 0 && !this.#isAwaited) this.#arm();
+      const isUrgent = part.isRising(now);
+      if (isUrgent) part.speak(now);
+      if (isUrgent || (part.waiting > 0 && !this.#isAwaited)) this.#arm();
       return;
     }
-    const now = this.#options.clock.now();
     part.count(now);
     part.speak(now + this.#options.everyMs * FIRST);
     part.idle = 0;
@@ -392,7 +404,7 @@ export class Member {
       if (part.nextMs > now || !part.isHalfway) continue;
       part.isHalfway = false;
       part.count(now);
-      part.nextMs = now + everyMs * (0.4 + Math.random() / 20);
+      part.nextMs = now + everyMs * (HALF + Math.random() / 20);
     }
     // keys that are due soon go along, so that all share a call from then on
     const due = [...this.#hot].filter((part) => part.nextMs <= now);
@@ -406,7 +418,8 @@ export class Member {
 
   /** Sends the message of a part. If no reply comes, the next one is sent when half of the lease is over. */
   #round(part: Part, now: number): void {
-    const { leaseMs } = this.#options;
+    const { leaseMs, stats } = this.#options;
+    if (!part.isAnswered) stats.lost(new Error(`the home has not answered for ${leaseMs / 2} ms`));
     part.measure(now);
     part.idle = part.demand > this.#reservedOf(part) ? 0 : part.idle + 1;
     if (part.idle >= IDLE_INTERVALS && part.held === 0 && part.want === 0) {
@@ -421,6 +434,7 @@ export class Member {
       part.want = Math.max(part.held, this.#divide(part).target);
     }
     this.#send(part, now);
+    part.isAnswered = false;
     part.nextMs = now + leaseMs / 2;
   }
 
@@ -462,6 +476,7 @@ export class Member {
     void this.#call(`${ledgerKey}[${key}`, message, replied, () => {
       // the next message says the same
       if (number === part.number) part.nextMs = now + everyMs;
+      part.isAnswered = true;
       this.#arm();
     });
   }
@@ -476,8 +491,9 @@ export class Member {
     readonly want?: number;
     readonly demand?: number;
   }): readonly string[] {
-    const { region, everyMs, leaseMs, pool } = this.#options;
-    const none = { seq: 0, held: 0, fresh: 0, want: 0, demand: 0 };
+    const { region, everyMs, leaseMs, pool, clock } = this.#options;
+    const sent = this.#ahead === undefined ? 0 : Math.max(0, Math.floor(clock.now() + this.#ahead));
+    const none = { seq: 0, sent, held: 0, fresh: 0, want: 0, demand: 0 };
     const times = { leaseMs: Math.ceil(leaseMs * DRIFT), gapMs: Math.ceil(everyMs), pool };
     const id = this.#id;
     return writeMessage({ ...none, ...numbers, ...times, id, region: encodeURIComponent(region) });
@@ -490,11 +506,13 @@ export class Member {
     replied: (reply: Reply) => void,
     failed: () => void = () => {},
   ): Promise<void> {
-    const { exchange, stats } = this.#options;
+    const { exchange, stats, clock, pool } = this.#options;
     try {
-      const reply = readReply(await exchange(key, message), this.#options.pool);
+      const text = await exchange(key, message);
+      const reply = readReply(text, pool);
+      this.#ahead = (reply.record === undefined ? reply.late : reply.record.last) - clock.now();
       stats.answered();
-      if (reply !== undefined) replied(reply);
+      if (reply.record !== undefined) replied(reply);
     } catch (error) {
       stats.lost(error);
       failed();
@@ -505,6 +523,7 @@ export class Member {
     const { clock, leaseMs, everyMs } = this.#options;
     part.nextMs = sentMs + everyMs / 2;
     part.isHalfway = true;
+    part.isAnswered = true;
     if (sentMs + leaseMs > clock.now()) {
       part.seq = record.seq;
       part.rows = record.rows;
@@ -536,11 +555,18 @@ interface Reply {
   readonly record: LedgerRecord;
 }
 
-/** @returns undefined if a later message was there before */
-function readReply(text: string, pool: number): Reply | undefined {
-  if (text === "late") return undefined;
+/** The message was not used; the time of the ledger. */
+interface LateReply {
+  readonly record?: undefined;
+  readonly late: number;
+}
+
+/** @throws TypeError if it is none */
+function readReply(text: string, pool: number): Reply | LateReply {
   const end = text.indexOf("\n");
-  const [held = NaN, fresh = NaN] = text.slice(0, end).split(" ").map(Number);
+  const [first, second] = text.slice(0, end < 0 ? text.length : end).split(" ");
+  const [held, fresh] = [Number(first), Number(second)];
+  if (first === "late" && fresh > 0 && fresh < Infinity) return { late: fresh };
   if (held >= 0 && held <= pool && fresh >= 0 && fresh <= pool) {
     return { held, fresh, record: readLedger(text.slice(end + 1)) };
   }

@@ -7,7 +7,7 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import { passing } from "../api/decision.ts";
 import type { Decision } from "../api/limiter-api.ts";
 import type { Amount } from "../ground/permits.ts";
-import { MonotonicTime } from "../queue/monotonic-time.ts";
+import { type HasInstants, MonotonicTime } from "../queue/monotonic-time.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import { Waiter } from "../queue/waiter.ts";
 import type { PolicyList } from "../stores/policies.ts";
@@ -34,7 +34,7 @@ export interface LocalFraction {
   open(policies: PolicyList, fraction: number, now: number, epoch: number): PolicyState;
 }
 
-export class FallbackLimiter implements Fallback {
+export class FallbackLimiter implements Fallback, HasInstants {
   readonly #parts: Parts;
   readonly #host: FallbackHost;
   readonly #localFraction: LocalFraction;
@@ -57,11 +57,7 @@ export class FallbackLimiter implements Fallback {
     this.#localFraction = localFraction;
     this.#policies = parts.activePolicies.policies;
     this.#fraction = localFraction.fraction();
-    this.#time = new MonotonicTime(
-      parts.clock,
-      () => this.#queue.rearm(),
-      (by) => this.#rebase(by),
-    );
+    this.#time = new MonotonicTime(parts.clock, this);
     const { last, epoch } = this.#time;
     const policies = { ...parts.declared, list: this.#policies };
     const policyState = localFraction.open(policies, this.#fraction, last, epoch);
@@ -133,7 +129,7 @@ export class FallbackLimiter implements Fallback {
       this.#parts.stats.granted(amount);
       return passing(queue.supply.names, queue.supply.quotas(now), amount);
     }
-    return queue.look(amount, () => this.#host.hasRoom(amount));
+    return queue.look(amount, this.#host.hasRoom(amount) ? Infinity : 0);
   }
 
   change(verb: ChangeVerb, amount: Amount, isSent: boolean): void {
@@ -202,7 +198,11 @@ export class FallbackLimiter implements Fallback {
     return this.#idleIfRun === undefined ? [this.#idle] : [this.#idle, this.#idleIfRun];
   }
 
-  #rebase(by: number): boolean {
+  rearm(): void {
+    this.#queue.rearm();
+  }
+
+  rebase(by: number): boolean {
     if (!this.#queue.rebase(by)) return false;
     for (const idle of this.#idles) idle.shift(-by);
     return true;

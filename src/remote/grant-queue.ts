@@ -6,7 +6,6 @@
  * The permits that are left over return to the store, but not while requests are under way: a caller that waits for
  * its reply may want them, and only the latest permits of all can return without a gap in the store's schedule.
  */
-import { AbortGroups } from "../ground/abort-groups.ts";
 import type { Clock, Timer } from "../ground/clock.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
 import type { Waiter } from "../queue/waiter.ts";
@@ -22,10 +21,6 @@ export interface PromisedCaller extends Waiter {
 }
 
 export class GrantQueue extends WaiterQueue<Grants> {
-  protected override readonly signals = new AbortGroups<Waiter>((waiter, reason) => {
-    if ((waiter as PromisedCaller).isPromised) this.remove(waiter as PromisedCaller);
-    waiter.abort(reason, this.now());
-  });
   readonly #time: MonotonicTime;
   readonly #sendsTime: boolean;
   /** Returns permits to the store. */
@@ -37,15 +32,15 @@ export class GrantQueue extends WaiterQueue<Grants> {
 
   /** @param sendsTime whether the store uses this clock, which every batch then carries */
   constructor(clock: Clock, sendsTime = false) {
-    const time = new MonotonicTime(
-      clock,
-      () => this.rearm(),
-      // requests under way and reservations hold instants, too
-      () => false,
-    );
+    const time = new MonotonicTime(clock);
     super(time, new Grants());
     this.#time = time;
     this.#sendsTime = sendsTime;
+  }
+
+  /** Refuses: requests under way and reservations hold instants, too. */
+  override rebase(): boolean {
+    return false;
   }
 
   /** @param giveBack returns permits to the store */
@@ -55,7 +50,7 @@ export class GrantQueue extends WaiterQueue<Grants> {
 
   /** How late the timer was for the callers that call again now. */
   get lateBy(): number {
-    return this.late.at(this.now());
+    return this.now() < this.late.until ? this.late.lateBy : 0;
   }
 
   /** The clock's time at this queue's 0, plus this is Unix time, microseconds. */
@@ -93,10 +88,23 @@ export class GrantQueue extends WaiterQueue<Grants> {
     this.returnSoon();
   }
 
-  /** Removes all callers, as if their signals had been aborted; none has an heir. */
-  override clear(reason: unknown): void {
-    super.clear(reason);
+  /** A caller that has no promise yet is not in the queue. */
+  override cancel(caller: PromisedCaller, reason: unknown): void {
+    if (caller.isPromised) this.remove(caller);
+    caller.abort(reason, this.now());
+  }
+
+  /** Removes all callers, as if their signals had been aborted. */
+  clear(reason: unknown): void {
+    for (const waiter of this.#removeAll()) waiter.abort(reason, this.now());
     this.returnSoon();
+  }
+
+  /** None has an heir then. @returns the callers in order */
+  #removeAll(): readonly Waiter[] {
+    const { waiters } = this;
+    for (const waiter of waiters) super.remove(waiter);
+    return waiters;
   }
 
   /** Called when a batch is sent: its callers may want the permits that others leave. */
@@ -137,7 +145,7 @@ export class GrantQueue extends WaiterQueue<Grants> {
 
   /** Removes all callers, and returns their permits to the store. @returns them in order */
   empty(): readonly Waiter[] {
-    const callers = this.drain();
+    const callers = this.#removeAll();
     const { rest } = this.supply;
     this.supply.remove(new Set(rest));
     for (const grant of rest) this.#giveBack(grant);

@@ -17,8 +17,8 @@ import {
   checkTryOptions,
   mostWaiting,
   refuseShares,
-  shareIn,
 } from "../api/options.ts";
+import { atLeastZero } from "../ground/check.ts";
 import { LimiterClosedError, QueueFullError } from "../ground/errors.ts";
 import { LinkedList } from "../ground/linked-list.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
@@ -39,7 +39,7 @@ import {
 import { Prefetcher } from "./prefetcher.ts";
 import type { Parts } from "./remote-options.ts";
 import { RemoteReservation } from "./remote-reservation.ts";
-import type { RemoteWaiter, WaiterHost, Wanted } from "./remote-waiter.ts";
+import type { Charged, RemoteWaiter, WaiterHost, Wanted } from "./remote-waiter.ts";
 import { StoreCaller } from "./store-caller.ts";
 import type { ThrowWhenUnavailable } from "./strategy.ts";
 import { whenUnavailable } from "./when-unavailable.ts";
@@ -83,8 +83,8 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean> {
     if (wait === 0 && this.#isPrefetched(permits)) return GRANTED;
     return new Promise((resolve) => {
-      const { micros, signal } = checkTryOptions(wait);
-      refuseShares(shareIn(wait));
+      const { micros, signal, share } = checkTryOptions(wait);
+      refuseShares(share);
       const wanted = this.#wanted(permits, micros, signal);
       this.send(new StoreCaller(this, wanted, true, resolve));
     });
@@ -208,12 +208,20 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     return this.call(changeOf(verb, amount));
   }
 
-  correct(before: Amount, used: Amount) {
+  async settle(reservation: Charged, actual: Permits): Promise<void> {
+    const used = this.parts.policyState.amount(actual, atLeastZero);
+    const before = reservation.charged;
     const changes: Promise<void>[] = [];
     const change = (verb: ChangeVerb) => (amount: Amount) =>
       void changes.push(this.change(verb, amount));
     const after = correct({ charge: change("charge"), refund: change("refund") }, before, used);
-    return { after, done: Promise.all(changes) };
+    reservation.charged = after;
+    try {
+      await Promise.all(changes);
+    } catch (error) {
+      if (reservation.charged === after) reservation.charged = before;
+      throw error;
+    }
   }
 
   async pause(micros: number): Promise<void> {
@@ -278,7 +286,7 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     this.prefetcher?.stop();
     const { queue } = this.parts;
     queue.clear(error);
-    for (const waiter of this.#waiters.toArray() as RemoteWaiter[]) {
+    for (const waiter of [...this.#waiters] as RemoteWaiter[]) {
       // permits that return from one may let another go
       if (this.#waiters.has(waiter)) waiter.abort(error, queue.now());
     }
@@ -300,7 +308,7 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   }
 
   untrack(waiter: RemoteWaiter, signals: readonly AbortSignal[]): void {
-    this.#waiters.remove(waiter);
+    if (this.#waiters.has(waiter)) this.#waiters.remove(waiter);
     if (signals.length > 0) this.parts.queue.ignore(waiter, signals);
   }
 

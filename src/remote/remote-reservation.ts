@@ -1,26 +1,24 @@
 import type { Reservation, WaitOptions } from "../api/limiter-api.ts";
 import { checkSignalOptions } from "../api/options.ts";
-import { atLeastZero } from "../ground/check.ts";
 import { type Timer, toMillis } from "../ground/clock.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import { type Amount, combine, type Permits, sameAmount } from "../ground/permits.ts";
 import type { Grant } from "./grants.ts";
-import { RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
+import { type Charged, RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
 
 /**
  * Permits that are promised, or requested. No caller awaits them until `ready()` is called. The promised
  * instant never changes; only a pause defers it. The fallback makes such promises, too, while the store is
  * away: they are charged to the store when it is back.
  */
-export class RemoteReservation extends RemoteWaiter implements Reservation {
+export class RemoteReservation extends RemoteWaiter implements Reservation, Charged {
   readonly isAwaited = false;
   readonly permits: Permits;
   waitMs = 0;
   /** Called once, when its permits are given back. */
   onReturned: (() => void) | undefined;
   readonly #resolve: (outcome: RemoteReservation | PromiseLike<never>) => void;
-  /** The permits charged for it: the estimate, the amount given to `settle`, or 0 once returned. */
-  #taken: Amount;
+  charged: Amount;
   /** Of the store. */
   #grant: Grant | undefined;
   /** From when its permits can be used; Infinity: they are not granted yet. */
@@ -38,7 +36,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   ) {
     super(host, wanted);
     this.permits = wanted.permits;
-    this.#taken = wanted.amount;
+    this.charged = wanted.amount;
     this.#resolve = resolve;
   }
 
@@ -68,7 +66,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
 
   /** Cancels the request or gives back its permits: the signal was aborted, or the limiter closed. */
   override abort(reason: unknown): void {
-    const taken = this.#taken;
+    const taken = this.charged;
     if (this.#instant < Infinity) {
       // no caller waits for this request: if it fails, the permits are lost
       if (this.#leave(reason)) this.#return(taken).catch(() => {});
@@ -115,7 +113,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   }
 
   async cancel(): Promise<boolean> {
-    const taken = this.#taken;
+    const taken = this.charged;
     if (!this.#leave(new ReservationCancelledError(this.waitMs))) return false;
     await this.#return(taken);
     return true;
@@ -127,24 +125,15 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
     await this.settle(0);
   }
 
-  async settle(actual: Permits): Promise<void> {
-    const used = this.host.parts.policyState.amount(actual, atLeastZero);
-    const before = this.#taken;
-    const { after, done } = this.host.correct(before, used);
-    this.#taken = after;
-    try {
-      await done;
-    } catch (error) {
-      if (this.#taken === after) this.#taken = before;
-      throw error;
-    }
+  settle(actual: Permits): Promise<void> {
+    return this.host.settle(this, actual);
   }
 
   /** Cancels the reservation. @returns false if it was already cancelled or due */
   #leave(reason: unknown): boolean {
     if (!this.isPending) return false;
     this.gone = true;
-    this.#taken = combine(this.#taken, this.#taken, () => 0);
+    this.charged = combine(this.charged, this.charged, () => 0);
     this.host.parts.callStats.cancelled(this.amount, Math.max(0, this.waited), reason);
     this.#alarm?.cancel();
     this.#stopWaiting();

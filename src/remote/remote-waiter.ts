@@ -39,12 +39,14 @@ export interface WaiterHost {
   reserved(reservation: { readonly isPending: boolean; readonly amount: Amount }): void;
   returnToStore(amount: Amount, granted: Receipts, instant?: number): Promise<void>;
   change(verb: ChangeVerb, amount: Amount): Promise<void>;
-  /** Charges or refunds the difference: see `correct`. `done` resolves when the store has it. */
-  correct(
-    before: Amount,
-    used: Amount,
-  ): { readonly after: Amount; readonly done: Promise<unknown> };
+  /** Charges or refunds the difference to what was charged. Resolves when the store has it. */
+  settle(reservation: Charged, actual: Permits): Promise<void>;
   checkOpen(): void;
+}
+
+/** What a reservation has been charged: the estimate, the amount given to `settle`, or 0 once returned. */
+export interface Charged {
+  charged: Amount;
 }
 
 /** The checked arguments of a call. */

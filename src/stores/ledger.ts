@@ -29,7 +29,8 @@
  *
  *   record    created seq closed fresh rest last LF, then for each member the numbers of `Row` and LF
  *   message   the numbers of `LedgerMessage`
- *   reply     held fresh LF and the record; "late" if a later message of this member was there before
+ *   reply     held fresh LF and the record; "late" and the time if the message was sent more than a lease ago, so that
+ *             its lease is over, or if a later one of this member was there before
  */
 
 /** The whole limit. Fractions are counted in these parts. */
@@ -46,6 +47,8 @@ export interface LedgerMessage {
   readonly seq: number;
   /** When the ledger as a whole was created, as far as the member knows; 0: it does not know. */
   readonly since: number;
+  /** When it was sent, as far as the member knows; 0: it does not know. */
+  readonly sent: number;
   readonly held: number;
   /** How many of the parts that it releases with this message are fresh. */
   readonly fresh: number;
@@ -102,9 +105,9 @@ export function exchange(
   now: number,
 ): { readonly reply: string; readonly record?: string; readonly lifeMs: number } {
   const [id = "", region = "", ...numbers] = message;
-  const [number = 0, known = 0, since = 0, held = 0, freed = 0, want = 0, demand = 0, ...times] =
+  const [number = 0, known = 0, since = 0, sent = 0, held = 0, freed = 0, ...more] =
     numbers.map(Number);
-  const [lease = 0, gap = 0, keep = 0, pool = 0] = times;
+  const [want = 0, demand = 0, lease = 0, gap = 0, keep = 0, pool = 0] = more;
   const record = text === undefined ? undefined : readLedger(text);
   // 0 means that it is not known
   const start = since > 0 ? since : Math.max(1, now);
@@ -120,7 +123,8 @@ export function exchange(
     if (row.id === id) me = row;
     else if (row.lapse > now) others.push(row);
   }
-  if (number <= me.number) return { reply: "late", lifeMs: 0 };
+  const isLate = number <= me.number || (sent > 0 && now - sent > lease);
+  if (isLate) return { reply: `late ${now}`, lifeMs: 0 };
   if (me.lapse <= now) me = { ...EMPTY, id, region };
 
   const hasForgotten = known > seq || held > me.held || since > created;
@@ -265,8 +269,21 @@ function failRecord(text: string): never {
 
 /** The message in the form in which a store gets it. */
 export function writeMessage(message: LedgerMessage): readonly string[] {
-  const { id, region, number, seq, since, held, fresh, want, demand, ...times } = message;
+  const { id, region, number, seq, since, sent, held, fresh, want, demand, ...times } = message;
   const { leaseMs, gapMs, keepMs, pool } = times;
-  const numbers = [number, seq, since, held, fresh, want, demand, leaseMs, gapMs, keepMs, pool];
+  const numbers = [
+    number,
+    seq,
+    since,
+    sent,
+    held,
+    fresh,
+    want,
+    demand,
+    leaseMs,
+    gapMs,
+    keepMs,
+    pool,
+  ];
   return [id, region, ...numbers.map(String)];
 }

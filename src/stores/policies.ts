@@ -42,10 +42,8 @@ export function listPolicies(policies: unknown): PolicyList {
 export function renumber(before: PolicyList, after: PolicyList): PolicyList {
   noteRenumbering();
   const list = before.names.flatMap((name) => after.list[after.names.indexOf(name)] ?? []);
-  const same = list.filter(({ algorithm }, i) => algorithm === before.list[i]?.algorithm);
-  if (same.length === before.list.length && same.length === after.list.length) {
-    return { names: before.names, list };
-  }
+  const isSame = before.list.every(({ algorithm }, i) => algorithm === list[i]?.algorithm);
+  if (isSame && after.list.length === list.length) return { names: before.names, list };
   throw new TypeError(
     `update must keep names and algorithms (${describe(before)}), got (${describe(after)})`,
   );

@@ -1,8 +1,9 @@
 import { fixedWindow, type Policy, smoothBursty } from "smooth-limiter";
-import { readStored, readStoredLeases } from "smooth-limiter/redis";
+import { readStored, readStoredLeases, readStoredParts } from "smooth-limiter/redis";
 import { casStore, StoreLimiter } from "smooth-limiter/store";
 import * as assert from "uvu/assert";
 import { writePolicies } from "../../src/algorithms/index.ts";
+import { exchange, WHOLE, writeMessage } from "../../src/stores/ledger.ts";
 import { encodeState, UNIT } from "../../src/stores/state/bytes.ts";
 import { suite } from "../support/suite.ts";
 
@@ -120,3 +121,44 @@ leases("what is not text, such as the objects of node-redis, is a TypeError", ()
 });
 
 leases.run();
+
+const parts = suite("readStoredParts");
+
+parts("what each process holds, and what it is going to get", () => {
+  const message = {
+    ...{
+      id: "a1",
+      region: "S%C3%A3o%20Paulo",
+      number: 1,
+      seq: 0,
+      since: 1,
+      sent: 0,
+      held: 0,
+      fresh: 0,
+    },
+    ...{ want: 0.6 * WHOLE, demand: 0.8 * WHOLE, leaseMs: 5500, gapMs: 1000, keepMs: 1000 },
+    pool: 0.9 * WHOLE,
+  };
+  const start = 1_750_000_000_000;
+  const first = exchange(undefined, writeMessage(message), start).record as string;
+  const part = { region: "São Paulo", process: "a1", demand: 0.8 };
+  assert.equal(readStoredParts(first), {
+    parts: [{ ...part, held: 0, coming: 0.6, lapsesMs: start + 5500 }],
+    closedUntilMs: 5501,
+  });
+  const again = writeMessage({ ...message, number: 2, seq: 1 });
+  const { record = "" } = exchange(first, again, start + 1000);
+  assert.equal(readStoredParts(record).parts, [
+    { ...part, held: 0.6, coming: 0, lapsesMs: start + 6500 },
+  ]);
+});
+
+parts("other values are errors", () => {
+  for (const text of ["", "no ledger", "1 2 3 4\n", "1 2 3 4 5\nid eu 1\n"]) {
+    assert.throws(() => readStoredParts(text), /^the record of the regions is "/);
+  }
+  const read = () => readStoredParts(null as unknown as string);
+  assert.throws(read, /^text must be a string, .*, got null$/);
+});
+
+parts.run();

@@ -4,8 +4,8 @@ import * as assert from "uvu/assert";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { algorithms, share } from "../../src/algorithms/index.ts";
 import { samplesOf } from "../support/algorithms/samples.ts";
+import { World } from "../support/regions/world.ts";
 import { progress, runs, suite } from "../support/suite.ts";
-import { World } from "./world.ts";
 
 const test = suite("regions, random histories", { timeoutMs: 120_000 });
 

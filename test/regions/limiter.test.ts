@@ -14,8 +14,8 @@ import {
   type RegionalOptions,
 } from "../../src/regions/index.ts";
 import { FakeClock, memoryStore } from "../../src/testing/index.ts";
+import { World } from "../support/regions/world.ts";
 import { suite } from "../support/suite.ts";
-import { World } from "./world.ts";
 
 const REGIONS = ["eu", "us", "asia"];
 const bucket: Policies = tokenBucket({ capacity: 300, refill: 300, everyMs: 1000 });
@@ -278,6 +278,41 @@ test("an outage of the home is a state, a number and a message; the part is publ
   } finally {
     diagnostics.fraction.unsubscribe(see);
   }
+});
+
+test("a home that hangs is an outage, and its late messages do not close the ledger", async () => {
+  const { limiter, clock, home } = open();
+  const busy = async (ms: number) => {
+    for (let t = 0; t < ms; t += 50) {
+      await granted(limiter, 50);
+      await clock.advance(50);
+    }
+  };
+  await limiter.peek();
+  await clock.advance(10_000);
+  await busy(4000);
+  assert.ok(limiter.fraction > 0.9);
+  home.hang();
+  await busy(20_000);
+  assert.is(limiter.state, "unavailable");
+  assert.ok(limiter.fraction < 0.04);
+  home.recover();
+  await busy(5000);
+  assert.is(limiter.state, "ready");
+  assert.ok(limiter.fraction > 0.9, String(limiter.fraction));
+});
+
+test("a look is no demand", async () => {
+  const world = new World(bucket, { regions: REGIONS });
+  const [eu] = world.regions;
+  assert.ok(eu);
+  await eu.limiter.peek();
+  await world.clock.advance(10_000);
+  const before = world.home.messages;
+  for (let i = 0; i < 100; i++) await eu.limiter.peek(300);
+  await world.clock.advance(5000);
+  assert.is(world.home.messages, before);
+  await world.close();
 });
 
 test("other numbers apply to the parts that the process holds, and to its reserve", async () => {

@@ -1,8 +1,8 @@
 /** Callers that come at random are no reason to move parts. */
 import { gcra } from "smooth-limiter";
 import * as assert from "uvu/assert";
+import { World } from "../support/regions/world.ts";
 import { suite } from "../support/suite.ts";
-import { World } from "./world.ts";
 
 const test = suite("regions, callers that come at random");
 

@@ -4,8 +4,8 @@ import { RegionalLimiter } from "smooth-limiter/regions";
 import type { Store } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import { Home } from "../support/regions/world.ts";
 import { suite } from "../support/suite.ts";
-import { Home } from "./world.ts";
 
 const test = suite("regions, processes that share a reserve");
 

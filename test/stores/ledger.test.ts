@@ -24,14 +24,14 @@ class Ledger {
   say(id: string, said: Partial<LedgerMessage>): { held: number; fresh: number } {
     const number = (this.#numbers.get(id) ?? 0) + 1;
     this.#numbers.set(id, number);
-    const none = { held: 0, fresh: 0, want: 0, demand: 0, since: OLD };
+    const none = { held: 0, fresh: 0, want: 0, demand: 0, since: OLD, sent: 0 };
     const times = { leaseMs: LEASE_MS, gapMs: GAP_MS, keepMs: KEEP_MS, pool: POOL };
     const seq = this.#seqs.get(id) ?? 0;
     const message = writeMessage({ ...none, ...times, id, region: id, number, seq, ...said });
     const { reply, record } = exchange(this.text, message, this.now);
     this.text = record ?? this.text;
     const [head = "", ...lines] = reply.split("\n");
-    if (head !== "late") this.#seqs.set(id, readLedger(lines.join("\n")).seq);
+    if (!head.startsWith("late")) this.#seqs.set(id, readLedger(lines.join("\n")).seq);
     const [held = NaN, fresh = NaN] = head.split(" ").map(Number);
     return { held, fresh };
   }
@@ -113,6 +113,17 @@ test("a message that comes late, or twice, changes nothing", () => {
   const ledger = Ledger.shared();
   const before = ledger.text;
   assert.ok(Number.isNaN(ledger.say("a", { number: 1, held: 0, want: 0 }).held));
+  assert.is(ledger.text, before);
+});
+
+test("a message whose lease is over changes nothing, and its sender learns the time", () => {
+  const ledger = Ledger.shared();
+  const before = ledger.text;
+  const sent = ledger.now - LEASE_MS;
+  assert.is(ledger.say("a", { sent, held: 60, want: 60 }).held, 60);
+  ledger.text = before;
+  ledger.now += 1;
+  ledger.say("a", { sent, held: 60, want: 60 });
   assert.is(ledger.text, before);
 });
 
@@ -264,6 +275,7 @@ twins("answers and writes the same to the last byte", async () => {
           number: Math.max(1, number),
           seq: (text === undefined ? 0 : readLedger(text).seq) + (fault === "forget" ? 1 : 0),
           since: fault === "new" ? now : OLD,
+          sent: ms === 900 ? now - ms - want * 3 : 0,
           held: Math.floor((row?.held ?? 0) * keeps),
           fresh,
           want,

@@ -5,8 +5,10 @@ import {
   type RemoteLimiter,
   readStored,
   readStoredLeases,
+  readStoredParts,
   type StoredLeases,
   type StoredLimiter,
+  type StoredParts,
 } from "smooth-limiter/redis";
 import { CliError } from "../io.ts";
 import { mastersOf, type Server } from "./connect.ts";
@@ -42,6 +44,12 @@ export interface ConcurrencyEntry extends StoredLeases {
   readonly key: string;
 }
 
+/** How regions divide a limit. */
+export interface RegionsEntry extends StoredParts {
+  readonly kind: "regions";
+  readonly key: string;
+}
+
 /** A value that no limiter has written. */
 export interface ForeignEntry {
   readonly kind: "foreign";
@@ -49,7 +57,10 @@ export interface ForeignEntry {
   readonly why: string;
 }
 
-export type Entry = RateEntry | ConcurrencyEntry | ForeignEntry;
+export type Entry = RateEntry | ConcurrencyEntry | RegionsEntry | ForeignEntry;
+
+/** A limit that is divided among regions; in the name of another limiter "%" is encoded. */
+const DIVIDED = /^[^[]*%regions(\[|$)/;
 
 /** Lists the keys with these prefixes, with SCAN: the server is never blocked. */
 export async function findKeys(redis: Server, prefixes: readonly string[]): Promise<string[]> {
@@ -62,8 +73,8 @@ export async function findKeys(redis: Server, prefixes: readonly string[]): Prom
       }
     }
   }
-  // the processes of `instances: "auto"` are no limiters
-  return [...keys].filter((key) => !key.endsWith("%processes")).sort();
+  // the processes of `instances: "auto"`, and when a home of regions was created, are no limiters
+  return [...keys].filter((key) => !/%processes$|^[^[]*%regions$/.test(key)).sort();
 }
 
 /** @returns undefined if there is nothing under the key, or no longer */
@@ -71,6 +82,10 @@ export async function readEntry(redis: Server, key: string): Promise<Entry | und
   const type = await redis.type(key);
   if (type === "none") return undefined;
   try {
+    if (type === "string" && DIVIDED.test(key)) {
+      const text = await redis.get(key);
+      return text === null ? undefined : { kind: "regions", key, ...readStoredParts(text) };
+    }
     if (type === "string") {
       const stored = await readRate(redis, key);
       return stored && (await rateEntry(redis, key, stored));
@@ -116,6 +131,8 @@ export function rateOf(policy: Policy): number {
   return Number(rate.toPrecision(6));
 }
 
+const REGIONS_CHANGE = "it says how regions divide a limit, whose numbers are in their code";
+
 /** The stored numbers of a rate limiter, for a command that changes it. */
 export async function requireRate(redis: Server, key: string): Promise<StoredLimiter> {
   const type = await redis.type(key);
@@ -124,6 +141,7 @@ export async function requireRate(redis: Server, key: string): Promise<StoredLim
       `${key} limits how many run at once: it has no rate, and its leases expire by themselves. See: redis set-limit`,
     );
   }
+  if (type === "string" && DIVIDED.test(key)) throw new CliError(`${key}: ${REGIONS_CHANGE}`);
   if (type !== "none" && type !== "string") throw new CliError(`${key} holds no limiter: ${type}`);
   const stored = await readRate(redis, key).catch((error: unknown) => {
     throw new CliError(`${key} holds no limiter: ${(error as Error).message}`);
@@ -143,7 +161,9 @@ export async function declaredLimits(redis: Server, key: string): Promise<Stored
   const why =
     entry.kind === "rate"
       ? "it limits a rate. See: redis set-rate"
-      : `it holds no limiter: ${entry.why}; for a limit that is kept in a key, see: redis set-limit-key`;
+      : entry.kind === "regions"
+        ? REGIONS_CHANGE
+        : `it holds no limiter: ${entry.why}; for a limit that is kept in a key, see: redis set-limit-key`;
   throw new CliError(`${key} does not limit how many run at once: ${why}`);
 }
 

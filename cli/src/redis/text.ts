@@ -2,7 +2,7 @@
 import Table from "cli-table3";
 import { type Colors, printable } from "../io.ts";
 import { duration, number, some } from "../words.ts";
-import type { ConcurrencyEntry, Entry, PolicyEntry, RateEntry } from "./entries.ts";
+import type { ConcurrencyEntry, Entry, PolicyEntry, RateEntry, RegionsEntry } from "./entries.ts";
 
 /** The lines of a table, which are left out. */
 const EDGES =
@@ -35,6 +35,7 @@ function rowsOf(entry: Entry, colors: Colors): string[][] {
     const next = entry.waiting.length > 0 ? colors.yellow(`${entry.waiting.length} wait`) : "";
     return [[key, "at once", limit, `${sum(entry.held)} held`, next, ""]];
   }
+  if (entry.kind === "regions") return [[key, "regions", fractionsOf(entry), "", "", ""]];
   const next = entry.waitMs === null ? "never" : waitOf(entry.waitMs);
   return entry.policies.map((policy, i) => [
     i === 0 ? key : "",
@@ -44,6 +45,14 @@ function rowsOf(entry: Entry, colors: Colors): string[][] {
     i > 0 ? "" : entry.waitMs === 0 ? next : colors.yellow(next),
     waitOf(policy.resetMs),
   ]);
+}
+
+/** What each region has, its processes together. */
+function fractionsOf({ parts }: RegionsEntry): string {
+  const held = new Map<string, number>();
+  for (const part of parts) held.set(part.region, (held.get(part.region) ?? 0) + part.held);
+  const texts = [...held].map(([region, fraction]) => `${printable(region)} ${percent(fraction)}`);
+  return texts.sort().join(", ") || "reserves";
 }
 
 /** How many slots the leases hold. */
@@ -73,6 +82,18 @@ export function describe(entry: Entry, nowMs: number): string {
         );
       }
     }
+  } else if (entry.kind === "regions") {
+    lines.push("  parts of this limit, beside the reserves of the regions");
+    for (const { region, process, held, coming, demand, lapsesMs } of entry.parts) {
+      const more = coming > 0 ? `, and soon ${percent(coming)} more` : "";
+      const left = duration(Math.max(0, Math.round(lapsesMs - nowMs)));
+      const holds = `${percent(held)}${more}, asks for ${percent(demand)}`;
+      const whose = `${printable(region)}, process ${printable(process)}`;
+      lines.push(`  ${whose}: ${holds}, expires in ${left} unless renewed`);
+    }
+    const closed = Math.round(entry.closedUntilMs - nowMs);
+    if (closed > 0)
+      lines.push(`  nobody gets more for ${duration(closed)}: data is new or was lost`);
   } else {
     lines.push(`  last written ${duration(Math.max(0, Math.round(nowMs - entry.writtenMs)))} ago`);
     for (const policy of entry.policies) {
@@ -114,6 +135,10 @@ function whenOf(ms: number): string {
 /** Below 1 with four digits: with three decimal places one permit an hour would be 0 a second. */
 function perSecond(rate: number): string {
   return `${rate < 1 ? Number(rate.toPrecision(4)) : round(rate)}/s`;
+}
+
+function percent(fraction: number): string {
+  return `${number(Number((100 * fraction).toFixed(1)))} %`;
 }
 
 function round(value: number): string {

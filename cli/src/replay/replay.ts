@@ -24,7 +24,7 @@ import { Simulation } from "./simulation.ts";
 
 export interface ReplayOptions {
   readonly json?: boolean;
-  /** The path of the HTML report. */
+  /** The path of the HTML report; "-" is stdout, where it replaces the text. */
   readonly html?: string;
   /** How many actors of each rule are listed. */
   readonly top: number;
@@ -60,15 +60,21 @@ export async function replay(
   if (rulesPath === "-" && logPath === "-") {
     throw new CliError("rules and log cannot both be read from stdin");
   }
+  if (options.html === "-" && options.json) {
+    throw new CliError("--json and --html - cannot both be written to stdout");
+  }
   const rules = await readRulesOf(rulesPath, options, io);
   const replayed = {
     rulesFrom: sourceName(rulesPath),
     log: sourceName(logPath),
     ...(await playLog(rules, logPath, options, io)),
   };
+  if (options.html === "-") {
+    io.stdout.write(htmlReport(replayed));
+    return;
+  }
   // the report that can be printed must not be lost if a file cannot be written
-  if (options.json) io.stdout.write(json(replayed));
-  else io.stdout.write(textReport(replayed, io));
+  io.stdout.write(options.json ? json(replayed) : textReport(replayed, io));
   if (options.html !== undefined) await write(options.html, htmlReport(replayed));
 }
 
@@ -146,7 +152,7 @@ async function playLog(
         const where = `${sourceName(logPath)}:${lines}:${entry.column}`;
         note(`${where}: ${printable(entry.message.slice(0, 200))}`, bar, io.stderr);
       }
-      bar.update(source.bytesRead ?? 0, { lines: number(lines) });
+      if (bar.isActive) bar.update(source.bytesRead ?? 0, { lines: number(lines) });
       await play(order.due());
     }
     await play(order.rest());

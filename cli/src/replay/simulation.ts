@@ -1,4 +1,10 @@
-import { createGateway, fromAddress, type Gateway, type RequestRule } from "smooth-limiter-gateway";
+import {
+  createGateway,
+  fromAddress,
+  type Gateway,
+  type RequestRule,
+  type Verdict,
+} from "smooth-limiter-gateway";
 import type { LogEntry } from "./log-entry.ts";
 import { Tally } from "./tally.ts";
 import { VirtualClock } from "./virtual-clock.ts";
@@ -63,14 +69,16 @@ export class Simulation {
     const { tally } = this;
     const cameMs = this.#clock.epochMs + this.#clock.now();
     const answer = this.#gateway.check(entry);
-    if (answer instanceof Promise) {
-      answer.then(
-        (verdict) => tally.add(verdict, cameMs, entry.actors),
-        (error: unknown) => {
-          this.#fault ??= error;
-        },
-      );
-    } else tally.add(answer, cameMs, entry.actors);
+    if (answer instanceof Promise) void this.#addLater(answer, cameMs, entry);
+    else tally.add(answer, cameMs, entry.actors);
+  }
+
+  async #addLater(answer: Promise<Verdict>, cameMs: number, entry: LogEntry): Promise<void> {
+    try {
+      this.tally.add(await answer, cameMs, entry.actors);
+    } catch (error) {
+      this.#fault ??= error;
+    }
   }
 
   /** Lets all waiting requests pass. */

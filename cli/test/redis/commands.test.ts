@@ -2,6 +2,7 @@ import { PassThrough, Readable } from "node:stream";
 import { Redis } from "ioredis";
 import { fixedWindow, gcra, smoothBursty } from "smooth-limiter";
 import { RedisConcurrencyLimiter, RedisLimiter, RedisRateLimiter } from "smooth-limiter/redis";
+import { RegionalLimiter } from "smooth-limiter/regions";
 import * as assert from "uvu/assert";
 import { PATIENT } from "../../../test/support/patient.ts";
 import { freshUrl, startRedis } from "../../../test/support/redis/server.ts";
@@ -111,6 +112,46 @@ test("show says who holds leases and who waits", async () => {
   await reports.setLimit(3);
   assert.match((await run("show", "c:reports")).out, "code that declares 1 has 3, set at run time");
   await reports.close();
+});
+
+test("ls and show say what regions have of a limit", async () => {
+  const names = ["eu", "us west"];
+  const policy = gcra({ limit: 1000, periodMs: 1000 });
+  const limiters = names.map((region) => {
+    const timing = { everyMs: 100, leaseMs: 1000 };
+    return RegionalLimiter.create("a[b", policy, {
+      home: redis,
+      region,
+      regions: names,
+      ...timing,
+    });
+  });
+  const key = "l:a%5Bb%regions[ann";
+  /** What the command prints while both regions call more than they may, once it is that. */
+  const printed = async (wanted: RegExp, ...args: readonly string[]) => {
+    for (;;) {
+      for (const limiter of limiters) {
+        for (let i = 0; i < 300; i++) await limiter.for("ann").tryAcquire();
+      }
+      const { out } = await run(...args);
+      if (wanted.test(out)) return out;
+    }
+  };
+  await printed(/ann +regions +eu [1-9][\d.]* %, us west [1-9][\d.]* % *\n1 limiter\n/, "ls");
+  await printed(
+    /^ {2}eu, process \w+: [1-9][\d.]* %.*, asks for [\d.,]+ %, expires in /m,
+    "show",
+    key,
+  );
+  const { kind, parts } = JSON.parse(await printed(/us west/, "show", key, "--json"));
+  assert.is(kind, "regions");
+  for (const { held } of parts) assert.ok(held >= 0 && held <= 1, `${held}`);
+  for (const command of ["set-rate", "set-limit"]) {
+    const { code, err } = await run(command, key, "5");
+    assert.is(code, 2);
+    assert.match(err, "it says how regions divide a limit, whose numbers are in their code");
+  }
+  for (const limiter of limiters) await limiter.close();
 });
 
 test("show says in sentences when permits are back", async () => {

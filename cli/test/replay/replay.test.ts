@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
@@ -310,6 +310,19 @@ test("on a terminal it shows how far it is, and cleans up", async () => {
     assert.match((await at(path("log"))).replaceAll("\u001b", "^"), /found no [^\n]*\n\^7/);
     // Ctrl-C leaves the terminal as it was
     assert.not.ok((await at(path("log"))).includes("\u001b[?"));
+  });
+});
+
+test("HTML on stdout replaces the text, and JSON beside it is refused", async () => {
+  await inFolder({ "rules.yaml": rule("rpu: 1") }, async (path) => {
+    const replay = ["replay", path("rules.yaml"), "-", "--html", "-"];
+    const { code, out, err } = await cli(replay, { stdin: every(1, 5) });
+    assert.equal([code, err], [0, ""]);
+    assert.match(out, /^<!doctype html>.*<\/html>\n$/s);
+    assert.not.ok(existsSync("-"));
+    const both = await cli([...replay, "--json"], { stdin: every(1, 5) });
+    assert.equal([both.code, both.out], [2, ""]);
+    assert.is(both.err, "--json and --html - cannot both be written to stdout\n");
   });
 });
 

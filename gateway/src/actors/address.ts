@@ -5,23 +5,27 @@ import { ownActor } from "./actor.ts";
 import { type ForwardedField, forwardedFor } from "./forwarded.ts";
 import { ProxyCheck } from "./proxy-check.ts";
 
-/** The options of `fromAddress`. */
-export interface AddressOptions {
+/** How the address of a client is found. */
+export interface ClientOptions {
   /**
-   * How many of your own proxies are in front; each appends the address of its client to the field.
-   * 0 (the default): none, and the client is the peer of the connection. What clients write into
-   * the field themselves is further to the left and never read. A warning is emitted once if the
-   * requests contradict the number: the field is present with 0, or never present with 1 or more.
+   * How many of your own proxies are in front; each appends the address of its client to X-Forwarded-For, or to the
+   * `field` of `fromAddress`. 0 (the default): none, and the client is the peer of the connection. What clients write
+   * into the field themselves is further to the left and never read. A warning is emitted once if the requests
+   * contradict the number: the field is present with 0, or never present with 1 or more.
    */
   readonly trustedProxies?: number | undefined;
-  /** The field to which the proxies append. Default "x-forwarded-for". */
-  readonly field?: ForwardedField | undefined;
   /**
    * How many leading bits of an IPv6 address identify a client. A whole number from 1 to 128,
    * default 56. Providers give a customer at least a /64, usually a /56, sometimes a /48; with a
    * longer prefix than that, one customer counts as many clients.
    */
   readonly ipv6Prefix?: number | undefined;
+}
+
+/** The options of `fromAddress`. */
+export interface AddressOptions extends ClientOptions {
+  /** The field to which the proxies append. Default "x-forwarded-for". */
+  readonly field?: ForwardedField | undefined;
   /**
    * Whether a `remoteAddress` that is not an address, such as a name or a hash in a log, counts as it
    * is. Default false: such a request has no address.
@@ -29,14 +33,18 @@ export interface AddressOptions {
   readonly names?: boolean | undefined;
 }
 
-export const ADDRESS_OPTIONS: Checks<AddressOptions> = {
+export const CLIENT_OPTIONS: Checks<ClientOptions> = {
   trustedProxies: wholeAtLeastZero,
-  field: oneOf("x-forwarded-for", "forwarded"),
   ipv6Prefix: whole(1, 128),
+};
+
+const OPTIONS: Checks<AddressOptions> = {
+  ...CLIENT_OPTIONS,
+  field: oneOf("x-forwarded-for", "forwarded"),
   names: oneOf(true, false),
 };
 
-export const IPV6_PREFIX = 56;
+const IPV6_PREFIX = 56;
 
 /** How many addresses of connections are remembered with their keys. */
 const MOST_REMEMBERED = 1000;
@@ -72,7 +80,7 @@ export function withAddress<A extends object>(actor: A, whole: WholeAddress): A 
  * createGateway({ actors: { device: fromAddress({ trustedProxies: 1 }) }, … });
  */
 export function fromAddress(options: AddressOptions = {}): AddressActor {
-  checkOptions("fromAddress", options, ADDRESS_OPTIONS);
+  checkOptions("fromAddress", options, OPTIONS);
   const { trustedProxies = 0, field = "x-forwarded-for", ipv6Prefix = IPV6_PREFIX } = options;
   const { names = false } = options;
   const check = new ProxyCheck(trustedProxies, field);

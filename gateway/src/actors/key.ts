@@ -58,7 +58,6 @@ export function localKey(
   address: AddressActor,
   request: GatewayRequest,
 ): string {
-  return value
-    ? keyOfActor({ value, isOwn: true }, "local")
-    : markedKey({ value: address(request) ?? "", isOwn: false });
+  const actor = value ? { value, isOwn: true } : { value: address(request) ?? "", isOwn: false };
+  return keyOfActor(actor, "local");
 }

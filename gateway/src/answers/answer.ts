@@ -95,47 +95,41 @@ const PROBLEMS = "https://iana.org/assignments/http-problem-types#";
 /** The response to a request that rules refuse. */
 export function refusal(verdict: CheckResult, status: number, fields: readonly Field[]): Answer {
   const retryS = verdict.retryMs < Infinity ? Math.max(1, seconds(verdict.retryMs)) : undefined;
-  return problem(status, fields, retryS, {
-    type: `${PROBLEMS}quota-exceeded`,
-    title: "Too many requests",
-    status,
-    "violated-policies": reportedViolations(verdict),
-  });
+  const violated = { "violated-policies": reportedViolations(verdict) };
+  return problem(status, "Too many requests", { kind: "quota-exceeded", retryS, fields }, violated);
 }
 
 /** The response to a request with a disputed target. */
 export function disputed(): Answer {
-  const status = 400;
-  return problem(status, [], undefined, {
-    title: "Bad request",
-    status,
-    detail:
-      "The path is ambiguous: send it without dot segments, empty segments and encoded slashes",
-  });
+  const detail =
+    "The path is ambiguous: send it without dot segments, empty segments and encoded slashes";
+  return problem(400, "Bad request", {}, { detail });
 }
 
 /** The response to a request that cannot be decided because the filter failed. */
 export function unavailable(): Answer {
-  const status = 503;
-  return problem(status, [], 1, {
-    type: `${PROBLEMS}temporary-reduced-capacity`,
-    title: "Temporarily unavailable",
-    status,
-  });
+  return problem(503, "Temporarily unavailable", { kind: "temporary-reduced-capacity", retryS: 1 });
 }
 
 /** The response where the application wants a failed filter to be a server error. */
 export function failure(): Answer {
-  const status = 500;
-  return problem(status, [], undefined, { title: "Internal server error", status });
+  return problem(500, "Internal server error", {});
+}
+
+/** What some problems have: a registered type, header fields. */
+interface ProblemParts {
+  readonly kind?: string;
+  readonly retryS?: number | undefined;
+  readonly fields?: readonly Field[];
 }
 
 function problem(
   status: number,
-  fields: readonly Field[],
-  retryS: number | undefined,
-  members: Readonly<Record<string, unknown>>,
+  title: string,
+  { kind, retryS, fields = [] }: ProblemParts,
+  more: Readonly<Record<string, unknown>> = {},
 ): Answer {
+  const type = kind === undefined ? undefined : `${PROBLEMS}${kind}`;
   return {
     status,
     headers: {
@@ -144,6 +138,7 @@ function problem(
       "Content-Type": "application/problem+json",
       "Cache-Control": "no-store",
     },
-    body: JSON.stringify(members),
+    // leaves an undefined type out
+    body: JSON.stringify({ type, title, status, ...more }),
   };
 }

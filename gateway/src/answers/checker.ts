@@ -17,15 +17,24 @@ export interface Checker {
 
 /** A filter's result for a request. A `Verdict` is one. */
 export interface CheckResult {
-  /** Whether the request may pass. */
+  /** Whether the request may pass: all rules let it, shadow rules aside. */
   readonly allowed: boolean;
-  /** When to retry, ms; `Infinity` if unknown. 0 when allowed. */
+  /**
+   * When to retry, ms: all checked rules would let the request pass then, if no other request came.
+   * 0 when allowed; `Infinity` if a limit is 0, or if the target is disputed.
+   */
   readonly retryMs: number;
-  /** Whether it is refused because servers disagree on the path of its target: a status of 400. */
+  /**
+   * Whether the request is refused, with a status of 400, because servers disagree on the path of its
+   * target, and the paths have different rules. No rule is then asked or charged. Absent: it is not.
+   */
   readonly disputed?: boolean | undefined;
   /** One for each policy. Policies in mode "shadow" are not reported to the client. */
   readonly outcomes: readonly PolicyOutcome[];
-  /** How fast the response may be sent, if it passes: the server adapters apply all of them. */
+  /**
+   * How fast the response may be sent, if the request passes, one for each rule with `bytesPerSecond`
+   * that applies; absent if none does. The server adapters apply them.
+   */
   readonly paces?: readonly Pace[] | undefined;
 }
 
@@ -46,8 +55,11 @@ export interface PolicyOutcome {
     /** What it counts, if not requests per time: "concurrent-requests". */
     readonly quotaUnit?: string | undefined;
   };
-  /** Whether it lets the request pass. */
+  /** Whether this rule lets the request pass. A shadow rule that does not is only reported. */
   readonly allowed: boolean;
-  /** Its state. */
+  /**
+   * The state of the rule: after the charge if the request passes, without it if it is refused. If
+   * the request has waited under this rule, `waitMs` is the wait that was computed on arrival.
+   */
   readonly decision: Decision;
 }

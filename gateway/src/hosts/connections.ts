@@ -1,7 +1,7 @@
 /** Limits how many requests of one actor are in progress at once: nginx's `limit_conn`. */
 import { type AdaptiveLimit, type Clock, systemClock } from "smooth-limiter";
 import type { Actor } from "../actors/actor.ts";
-import { ADDRESS_OPTIONS, fromAddress } from "../actors/address.ts";
+import { CLIENT_OPTIONS, type ClientOptions, fromAddress } from "../actors/address.ts";
 import { guarded } from "../actors/guarded.ts";
 import { keyOf, localKey } from "../actors/key.ts";
 import type { Checker } from "../answers/checker.ts";
@@ -18,20 +18,16 @@ import {
 import { chain } from "../ground/maybe-promise.ts";
 import { LearnedSlots } from "../learned-slots.ts";
 import type { SlotLimit } from "../pipeline/limit.ts";
-import { OneLimit } from "../pipeline/one-limit.ts";
+import { checkerOf } from "../pipeline/pipeline.ts";
 import { LeasedSlots, OwnSlots, type SharedSlots } from "../slots.ts";
 
 /** The options of `limitConnections`. */
-export interface ConnectionsOptions {
+export interface ConnectionsOptions extends ClientOptions {
   /**
    * The actor by which requests are counted. Default: the client's address. Requests without a value
    * are counted by their address, separately from those with one.
    */
   readonly actor?: Actor | undefined;
-  /** For the address: how many of your own proxies are in front, default 0. See `fromAddress`. */
-  readonly trustedProxies?: number | undefined;
-  /** For the address: how many leading bits of an IPv6 address count, default 56. */
-  readonly ipv6Prefix?: number | undefined;
   /**
    * How long the promise of the actor may take, ms, above 0, default 5000. After that the actor has
    * failed, and the request counts as one without a value.
@@ -60,8 +56,7 @@ export interface ConnectionsOptions {
 
 const OPTIONS: Checks<ConnectionsOptions> = {
   actor: checkFunction,
-  trustedProxies: ADDRESS_OPTIONS.trustedProxies,
-  ipv6Prefix: ADDRESS_OPTIONS.ipv6Prefix,
+  ...CLIENT_OPTIONS,
   actorTimeoutMs: aboveZero,
   name: checkName,
   maxAgeMs: aboveZeroOrInfinity,
@@ -93,25 +88,23 @@ export function limitConnections(
 ): Checker {
   checkOptions("options", options, OPTIONS);
   const { name = "connections", maxAgeMs = Infinity, clock = systemClock } = options;
+  const all = { ...options, clock, maxAgeMs };
   const counting =
     typeof limit === "object"
-      ? allTogether(limit, options, clock, maxAgeMs)
-      : byActor(wholeAtLeastOne("limit", limit), options, clock, maxAgeMs);
+      ? allTogether(limit, all)
+      : byActor(wholeAtLeastOne("limit", limit), all);
   const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
   const endsByItself = maxAgeMs < Infinity;
-  return new OneLimit({ slots: [{ rule, order: 0, endsByItself, ...counting }] });
+  return checkerOf({ slots: [{ rule, order: 0, endsByItself, ...counting }] });
 }
 
 /** Where requests are counted, and what each of them takes. */
 type Counting = Pick<SlotLimit, "slots" | "slotFor">;
 
-function byActor(
-  limit: number,
-  options: ConnectionsOptions,
-  clock: Clock,
-  maxAgeMs: number,
-): Counting {
-  const { trustedProxies, ipv6Prefix, actorTimeoutMs = 5000, limiter } = options;
+type AllOptions = ConnectionsOptions & { readonly clock: Clock; readonly maxAgeMs: number };
+
+function byActor(limit: number, options: AllOptions): Counting {
+  const { clock, maxAgeMs, trustedProxies, ipv6Prefix, actorTimeoutMs = 5000, limiter } = options;
   const address = fromAddress({ trustedProxies, ipv6Prefix });
   const { actor = address } = options;
   const safeActor = guarded("the actor of limitConnections", actor, {
@@ -134,16 +127,12 @@ function byActor(
 /** The options that have no meaning where the requests of all actors are counted together. */
 const OF_ACTORS = ["actor", "trustedProxies", "ipv6Prefix", "actorTimeoutMs", "limiter"] as const;
 
-function allTogether(
-  limit: AdaptiveLimit,
-  options: ConnectionsOptions,
-  clock: Clock,
-  maxAgeMs: number,
-): Counting {
+function allTogether(limit: AdaptiveLimit, options: AllOptions): Counting {
   const ofActors = OF_ACTORS.find((option) => options[option] !== undefined);
   if (ofActors !== undefined) {
     throw new TypeError(`an adaptive limit counts all requests together: leave out ${ofActors}`);
   }
+  const { clock, maxAgeMs } = options;
   const slots = new LearnedSlots(limit, clock);
   return {
     slots,

@@ -4,7 +4,7 @@ import type { Host } from "./host.ts";
 import { gatewayFilter, type HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
-import { pace } from "./node.ts";
+import { NODE, prepare } from "./node.ts";
 import type { NodeRequest, NodeResponse } from "./node-messages.ts";
 import { NodeGatewayRequest } from "./node-request.ts";
 
@@ -60,18 +60,18 @@ export function koaLimit<Context extends KoaContext = KoaContext>(
 
 interface Call {
   readonly context: KoaContext;
+  readonly res: NodeResponse;
   next(): Promise<unknown>;
 }
 
 const HOST: Host<Call, unknown> = {
+  ...NODE,
   request({ context }) {
     const { req, res, originalUrl } = context;
     return new NodeGatewayRequest(req, res, originalUrl, context);
   },
-  isAnswered: ({ context }) => context.res.headersSent,
-  pass({ context, next }, { fields, paces }) {
-    context.set(Object.fromEntries(fields));
-    pace(context.res, paces);
+  pass({ res, next }, passage) {
+    prepare(res, passage);
     return next();
   },
   answer({ context }, { status, headers, body }) {
@@ -92,5 +92,5 @@ const HOST: Host<Call, unknown> = {
 
 function middleware(filter: HostFilter<Call, unknown>) {
   return (context: KoaContext, next: () => Promise<unknown>): Promise<unknown> =>
-    Promise.resolve(filter.serve({ context, next }));
+    Promise.resolve(filter.serve({ context, res: context.res, next }));
 }

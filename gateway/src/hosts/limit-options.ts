@@ -1,6 +1,6 @@
 /** The options of a limit in one call, and how the results of their functions are read. */
 import type { Clock, Decision, Limiter, Policy } from "smooth-limiter";
-import { ADDRESS_OPTIONS } from "../actors/address.ts";
+import { CLIENT_OPTIONS, type ClientOptions } from "../actors/address.ts";
 import { checkValue } from "../actors/key.ts";
 import { COUNTS } from "../answers/counted.ts";
 import {
@@ -37,7 +37,7 @@ export type LimitKey = string | number | bigint | null | undefined;
 export type RequestLimit = number | Policy | Limiter | LimiterByKey | null | undefined;
 
 /** The options of a limit in one call. */
-export interface LimitOptions<Raw = unknown> {
+export interface LimitOptions<Raw = unknown> extends ClientOptions {
   /**
    * Returns the key by which a request is counted: requests with the same key share a quota. A
    * request without one (undefined, null or "") is counted by its address, separately from requests
@@ -45,10 +45,6 @@ export interface LimitOptions<Raw = unknown> {
    * Default: the client's address. Only for limiters by key.
    */
   readonly key?: PerRequest<Raw, LimitKey> | undefined;
-  /** For the address: how many of your own proxies are in front, default 0. See `fromAddress`. */
-  readonly trustedProxies?: number | undefined;
-  /** For the address: how many leading bits of an IPv6 address count, default 56. */
-  readonly ipv6Prefix?: number | undefined;
   /**
    * How many permits a request takes, default 1; 0 lets it pass uncounted. A request that costs more
    * than the limiter ever grants at once is refused. If the function fails, the request costs 1.
@@ -98,8 +94,7 @@ export interface HostLimitOptions<Raw = unknown> extends LimitOptions<Raw>, Host
 
 export const LIMIT_OPTIONS: Checks<LimitOptions> = {
   key: checkFunction,
-  trustedProxies: ADDRESS_OPTIONS.trustedProxies,
-  ipv6Prefix: ADDRESS_OPTIONS.ipv6Prefix,
+  ...CLIENT_OPTIONS,
   cost: functionOr(aboveZero),
   limit: anything,
   skip: checkFunction,

@@ -22,7 +22,7 @@ import {
 } from "../ground/check.ts";
 import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { PaceLimit } from "../pipeline/limit.ts";
-import { OneLimit } from "../pipeline/one-limit.ts";
+import { checkerOf } from "../pipeline/pipeline.ts";
 import type { CheckCall } from "../request.ts";
 
 /** The options of `limitRate`. */
@@ -82,7 +82,7 @@ export function limitRate(options: LimitRateOptions): Checker {
   const pace: PaceLimit = {
     pace: (call) => chain(limiterOf(call), (limiter) => ({ limiter, afterBytes })),
   };
-  return new OneLimit({ paces: [pace] });
+  return checkerOf({ paces: [pace] });
 }
 
 function limiters(

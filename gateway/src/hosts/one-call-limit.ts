@@ -63,6 +63,13 @@ interface Asked {
   readonly cost: number;
 }
 
+/** The error of a request whose client has left. */
+interface Gone {
+  readonly error: unknown;
+}
+
+type Attempt = () => MaybePromise<LimitVerdict | Gone>;
+
 export class OneCallLimit implements Checker {
   readonly limiter: Limiter | LimiterByKey;
   readonly #pipeline: Pipeline;
@@ -76,7 +83,7 @@ export class OneCallLimit implements Checker {
   readonly #limitOf: GuardedCall<RequestLimit> | undefined;
   readonly #fixedLimit: RequestLimit;
   /** Takes from what `limit` returned. */
-  readonly #tryGiven: GuardedCall<void, [attempt: () => MaybePromise<void>]>;
+  readonly #tryGiven: GuardedCall<LimitVerdict | Gone, [attempt: Attempt]>;
   readonly #limits: LimitOverride;
   /** Permits of a request, unless `#costOf` says otherwise. */
   readonly #cost: number;
@@ -138,15 +145,12 @@ export class OneCallLimit implements Checker {
     } else {
       this.#fixedLimit = readLimit(limit);
     }
-    this.#tryGiven = guardedCall<void, [attempt: () => MaybePromise<void>]>(
-      (_, attempt) => attempt(),
-      {
-        name: "what limit returned",
-        instead: "the request has the limiter's own limit",
-        read: () => {},
-        ...deciding,
-      },
-    );
+    this.#tryGiven = guardedCall((_, attempt: Attempt) => attempt(), {
+      name: "what limit returned",
+      instead: "the request has the limiter's own limit",
+      read: (result) => result as LimitVerdict | Gone,
+      ...deciding,
+    });
     if (count !== "all")
       this.#settling = settling(typeof count === "function" ? count : COUNTS[count]);
   }
@@ -197,24 +201,20 @@ export class OneCallLimit implements Checker {
     asked: Asked,
   ): MaybePromise<CheckResult> {
     const { call } = asked;
-    let result: (() => LimitVerdict) | undefined;
     const attempt = () =>
-      orElse(
-        () =>
-          chain(this.#takeFrom(this.#limits.sourceOf(limit), asked), (verdict) => {
-            result = () => verdict;
-          }),
+      orElse<LimitVerdict | Gone>(
+        () => this.#takeFrom(this.#limits.sourceOf(limit), asked),
         (error) => {
           // a client that leaves while its request waits is no failure
-          if (!call.request.signal?.aborted) throw error;
-          result = () => {
-            throw error;
-          };
+          if (call.request.signal?.aborted) return { error };
+          throw error;
         },
       );
-    return chain(this.#tryGiven(call, attempt), () =>
-      result === undefined ? this.#takeFrom(this.limiter, asked) : result(),
-    );
+    return chain(this.#tryGiven(call, attempt), (result) => {
+      if (result === undefined) return this.#takeFrom(this.limiter, asked);
+      if ("error" in result) throw result.error;
+      return result;
+    });
   }
 
   /** @param ratio how many permits of the limiter are one of the request's */

@@ -15,9 +15,12 @@ import {
   type Decision,
   type Reservation,
   type TakenFromAll,
+  type TakeRequest,
+  type TakeResult,
   TooManyKeysError,
   takeFromAll,
 } from "smooth-limiter";
+import type { Checker } from "../answers/checker.ts";
 import { all, chain, ignoreFailure, type MaybePromise, orElse } from "../ground/maybe-promise.ts";
 import { type Deadline, within } from "../ground/within.ts";
 import type { CheckCall, GatewayRequest } from "../request.ts";
@@ -49,9 +52,7 @@ export class Pipeline {
     call: CheckCall,
   ): MaybePromise<Verdict<R>> {
     const verdict =
-      slots.length === 0
-        ? this.#decide(permits, call)
-        : this.#enter(slots, call, () => this.#decide(permits, call));
+      slots.length === 0 ? this.#decide(permits, call) : this.#enter(slots, permits, call);
     if (paces.length === 0) return verdict;
     return chain(verdict, (known) => withPaces<R>(paces, known, call));
   }
@@ -108,24 +109,30 @@ export class Pipeline {
 
   #enter<R extends CountedRule>(
     slots: readonly SlotLimit<R>[],
+    permits: Stages<R>["permits"],
     call: CheckCall,
-    decide: () => MaybePromise<Verdict<R>>,
   ): MaybePromise<Verdict<R>> {
     const claim = new SlotClaim<R>(call);
     return orElse(
-      () =>
-        chain(claim.take(slots), () => {
-          if (claim.isRefused) return verdictOf(claim.outcomes);
-          return chain(decide(), (verdict) => {
-            if (!verdict.allowed) claim.leave();
-            return { ...verdict, outcomes: [...claim.outcomes, ...verdict.outcomes] };
-          });
-        }),
+      () => chain(claim.take(slots), () => this.#behind(claim, permits, call)),
       (error) => {
         claim.leave();
         throw error;
       },
     );
+  }
+
+  /** Decides a request that has taken its slots, or was refused one. */
+  #behind<R extends CountedRule>(
+    claim: SlotClaim<R>,
+    permits: Stages<R>["permits"],
+    call: CheckCall,
+  ): MaybePromise<Verdict<R>> {
+    if (claim.isRefused || permits.length === 0) return verdictOf(claim.outcomes);
+    return chain(this.#decide(permits, call), (verdict) => {
+      if (!verdict.allowed) claim.leave();
+      return { ...verdict, outcomes: [...claim.outcomes, ...verdict.outcomes] };
+    });
   }
 
   #decide<R extends CountedRule>(
@@ -177,44 +184,26 @@ export class Pipeline {
     call: CheckCall,
   ): MaybePromise<Verdict<R>> {
     if (charges.length === 0) return before.length === 0 ? NO_RULE : verdictOf(before);
-    const taken = takeFromAll(
-      charges.map(({ limiter, cost, limit: { rule, longestWaitMs } }) => ({
-        limiter: limiter as NonNullable<typeof limiter>,
-        permits: cost,
-        timeoutMs: longestWaitMs,
-        optional: rule.mode === "shadow",
-      })),
-    );
+    const taken = takeFromAll(charges.map(requestOf));
     return chain(taken instanceof Promise ? this.#inTime(taken) : taken, (result) =>
       chain(this.#released(result, call.request), (waitedMs) => {
-        const found = charges.map((charge, i): Outcome<R> | undefined => {
-          const each = result.results[i];
-          // a shadow rule that could not be asked
-          if (each === undefined) return undefined;
-          const { allowed } = each;
-          const decision = allowed ? each.decision : withWait(each.decision);
-          const { actor, limit } = charge;
-          return {
-            rule: limit.rule,
-            actor,
-            allowed,
-            decision: charge.read?.(decision) ?? decision,
-          };
+        const found = charges.map((charge, i) => outcomeOf(charge, result.results[i]));
+        return chain(after(charges, found, result, call), (outcomes) => {
+          const known = present(outcomes);
+          const all = before.length === 0 ? known : [...before, ...known];
+          return verdictOf(all, waitedMs, charges);
         });
-        const undo = () => result.undo();
-        return chain(after(charges, found, undo, call), (outcomes) =>
-          verdictOf([...before, ...present(outcomes)], waitedMs, charges),
-        );
       }),
     );
   }
 
   /** Returns how long the request has waited, ms, when all queues have released it. */
   #released(taken: TakenFromAll, request: GatewayRequest): MaybePromise<number> {
-    const reservations = taken.results.flatMap((result) => {
+    const reservations: Reservation[] = [];
+    for (const result of taken.results) {
       const reservation = result?.reservation;
-      return reservation !== undefined && reservation.waitMs > 0 ? [reservation] : [];
-    });
+      if (reservation !== undefined && reservation.waitMs > 0) reservations.push(reservation);
+    }
     if (reservations.length === 0) return 0;
     // read only here, because servers create the signal on first access
     return this.#wait(reservations, request.signal).catch(async (error: unknown) => {
@@ -238,13 +227,43 @@ export class Pipeline {
   }
 }
 
+function requestOf({ limiter, cost, limit }: Charge): TakeRequest {
+  return {
+    limiter: limiter as NonNullable<typeof limiter>,
+    permits: cost,
+    timeoutMs: limit.longestWaitMs,
+    optional: limit.rule.mode === "shadow",
+  };
+}
+
+/** @returns undefined for a shadow rule that could not be asked */
+function outcomeOf<R extends CountedRule>(
+  charge: Charge<R>,
+  result: TakeResult | undefined,
+): Outcome<R> | undefined {
+  if (result === undefined) return undefined;
+  const { allowed } = result;
+  const decision = allowed ? result.decision : withWait(result.decision);
+  const { actor, limit } = charge;
+  return { rule: limit.rule, actor, allowed, decision: charge.read?.(decision) ?? decision };
+}
+
+/** Returns a filter by limits that are the same for every request: a limit in one call. */
+export function checkerOf(limits: Partial<Stages>): Checker {
+  const pipeline = new Pipeline();
+  const stages: Stages = { slots: [], permits: [], paces: [], ...limits };
+  return { check: (request, report) => pipeline.check<CountedRule>(stages, { request, report }) };
+}
+
 /** Tells the limits the result. @returns the outcomes: those of blocked actors are others */
 function after<R extends CountedRule>(
   charges: readonly Charge<R>[],
   outcomes: readonly (Outcome<R> | undefined)[],
-  undo: () => MaybePromise<void>,
+  taken: TakenFromAll,
   call: CheckCall,
 ): MaybePromise<readonly (Outcome<R> | undefined)[]> {
+  if (!charges.some(({ passed, refused }) => passed ?? refused)) return outcomes;
+  const undo = () => taken.undo();
   const { request } = call;
   const isRefused = outcomes.some((outcome) => outcome !== undefined && isRefusal(outcome));
   const settles = !isRefused && request.onAnswered !== undefined;

@@ -17,23 +17,36 @@ export class SlotClaim<R extends CountedRule> {
 
   /** Takes slots one after the other, up to the first refusal. They are free again when the request is over. */
   take(limits: readonly SlotLimit<R>[]): MaybePromise<void> {
-    const ordered = inOrder(limits, this.#call.request);
-    const next = (at: number): MaybePromise<void> => {
-      const limit = ordered[at];
-      if (limit === undefined || this.isRefused) return;
-      return chain(this.#takeOne(limit), () => next(at + 1));
-    };
-    return next(0);
+    return this.#takeFrom(inOrder(limits, this.#call.request), 0);
+  }
+
+  #takeFrom(limits: readonly SlotLimit<R>[], from: number): MaybePromise<void> {
+    for (let at = from; at < limits.length && !this.isRefused; at++) {
+      const taken = this.#takeOne(limits[at] as SlotLimit<R>);
+      if (taken instanceof Promise) return taken.then(() => this.#takeFrom(limits, at + 1));
+    }
   }
 
   #takeOne(limit: SlotLimit<R>): MaybePromise<void> {
-    return chain(limit.slotFor(this.#call), (asked) => {
-      if (asked === undefined) return;
-      const note = (slot: Slot | undefined) => this.#note(limit.rule, asked, slot);
-      if (limit.rule.mode === "enforce") return chain(limit.slots.take(asked), note);
-      // a shadow that cannot be asked does not count
-      return ignoreFailure(() => chain(limit.slots.take(asked), note));
-    });
+    const asked = limit.slotFor(this.#call);
+    return asked instanceof Promise
+      ? asked.then((later) => this.#ask(limit, later))
+      : this.#ask(limit, asked);
+  }
+
+  #ask(limit: SlotLimit<R>, asked: SlotOptions | undefined): MaybePromise<void> {
+    if (asked === undefined) return;
+    // a shadow that cannot be asked does not count
+    return limit.rule.mode === "enforce"
+      ? this.#askOne(limit, asked)
+      : ignoreFailure(() => this.#askOne(limit, asked));
+  }
+
+  #askOne({ rule, slots }: SlotLimit<R>, asked: SlotOptions): MaybePromise<void> {
+    const slot = slots.take(asked);
+    return slot instanceof Promise
+      ? slot.then((later) => this.#note(rule, asked, later))
+      : this.#note(rule, asked, slot);
   }
 
   #note(rule: R, asked: SlotOptions, slot: Slot | undefined): void {
@@ -81,7 +94,7 @@ function inOrder<R extends CountedRule>(
 ): readonly SlotLimit<R>[] {
   // without a report of the end, and without an age, a slot would never be free again
   const isReported = request.onClose !== undefined;
-  const applying = limits.filter(({ endsByItself }) => isReported || endsByItself);
+  const applying = isReported ? limits : limits.filter(({ endsByItself }) => endsByItself);
   return applying.length < 2 ? applying : [...applying].sort((a, b) => a.order - b.order);
 }
 

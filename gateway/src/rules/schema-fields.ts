@@ -26,16 +26,13 @@ export const BUILT_IN: Names = {
 };
 
 /** The methods that servers know. A rule with a misspelt method would never apply. */
-const METHODS = [
-  ..."GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT QUERY PURGE".split(" "),
-  ..."PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK SEARCH BIND REBIND UNBIND ACL REPORT".split(
-    " ",
-  ),
-  ..."MKACTIVITY MKCALENDAR CHECKOUT MERGE M-SEARCH NOTIFY SUBSCRIBE UNSUBSCRIBE LINK UNLINK".split(
-    " ",
-  ),
-  "SOURCE",
-];
+const METHODS = `
+  GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT QUERY PURGE
+  PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK SEARCH BIND REBIND UNBIND ACL REPORT
+  MKACTIVITY MKCALENDAR CHECKOUT MERGE M-SEARCH NOTIFY SUBSCRIBE UNSUBSCRIBE LINK UNLINK SOURCE
+`
+  .trim()
+  .split(/\s+/);
 export const METHOD_NAMES = vocabulary(METHODS);
 /** A plain path: a rule must not contain what makes a request's path ambiguous. */
 const SEGMENT = /(?:\*|(?!\.{1,2}(?:\/|$))[^/?#\\;*\0-\x20\x7f]+)(?=\/|$)/.source;

@@ -1,5 +1,5 @@
 /** Normalizes a name for a comparison with a mistake: case, spaces, "-" and "_" do not matter. */
-function fold(name: string): string {
+function loose(name: string): string {
   return name.toLowerCase().replace(/[\s_-]+/g, "");
 }
 
@@ -11,10 +11,14 @@ export function nearest(
   word: string,
   { names, spellings }: Pick<Vocabulary, "names" | "spellings">,
 ): string | undefined {
-  const folded = fold(word);
-  const beginning = folded.replace(/(?<=..)s$/, "");
-  const [name, more] = names.filter((each) => beginning !== "" && fold(each).startsWith(beginning));
-  return spellings.find((each) => fold(each) === folded) ?? (more === undefined ? name : undefined);
+  const wanted = loose(word);
+  const beginning = wanted.replace(/(?<=..)s$/, "");
+  const [name, more] = names.filter(
+    (each) => beginning !== "" && loose(each).startsWith(beginning),
+  );
+  return (
+    spellings.find((each) => loose(each) === wanted) ?? (more === undefined ? name : undefined)
+  );
 }
 
 /** Names that may be written in several ways. */

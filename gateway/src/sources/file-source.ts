@@ -2,7 +2,7 @@ import { readFile, stat } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { watch } from "chokidar";
 import { checkText } from "../ground/check.ts";
-import { poll, within } from "./poll.ts";
+import { askInTime, poll } from "./poll.ts";
 import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 
 /** The file is complete when it has not been written to for this long. */
@@ -30,7 +30,7 @@ export function fileSource(path: string): RuleSource {
   return {
     name: path,
 
-    load: (signal) => within(LOAD_MS, path, signal, (ending) => settled(path, ending)),
+    load: (signal) => askInTime(LOAD_MS, path, signal, (ending) => settled(path, ending)),
 
     watch(changed) {
       const awaitWriteFinish = { stabilityThreshold: SETTLED_MS, pollInterval: 20 };

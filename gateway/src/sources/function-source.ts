@@ -1,6 +1,6 @@
 import { checkFunction, checkOptions, checkText } from "../ground/check.ts";
 import type { Rule } from "../rules/rule.ts";
-import { POLL_OPTIONS, poll, TIMEOUT_MS, within } from "./poll.ts";
+import { askInTime, POLL_OPTIONS, poll, TIMEOUT_MS } from "./poll.ts";
 import type { RuleSource } from "./source.ts";
 
 /** The options of `functionSource`. */
@@ -35,7 +35,7 @@ export function functionSource(
   const { name = "function", everyMs, timeoutMs = TIMEOUT_MS } = options;
   checkFunction("load", load);
   const ask = async (signal: AbortSignal) => load(signal);
-  const source = { name, load: (signal: AbortSignal) => within(timeoutMs, name, signal, ask) };
+  const source = { name, load: (signal: AbortSignal) => askInTime(timeoutMs, name, signal, ask) };
   if (everyMs === undefined) return source;
   return { ...source, watch: (changed) => poll(changed, everyMs) };
 }

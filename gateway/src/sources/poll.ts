@@ -1,4 +1,6 @@
+import { systemClock } from "smooth-limiter";
 import { type Checks, number } from "../ground/check.ts";
+import { within } from "../ground/within.ts";
 
 /** The longest time that a timer can sleep, with room for the jitter. */
 const LONGEST_PERIOD_MS = 1e9;
@@ -49,25 +51,26 @@ export function poll(look: () => void, everyMs: number): () => void {
  * @param signal aborted when the result is not needed any more
  * @param ask receives a signal that is aborted then, or when the result is late
  */
-export async function within<T>(
-  ms: number,
+export async function askInTime<T>(
+  timeoutMs: number,
   what: string,
   signal: AbortSignal,
   ask: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const asking = new AbortController();
-  const late = new DOMException(`${what}: no answer within ${ms} ms`, "TimeoutError");
-  const timer = setTimeout(() => asking.abort(late), ms);
-  const stop = () => asking.abort(signal.reason);
-  signal.addEventListener("abort", stop);
-  const ended = new Promise<never>((_, reject) => {
-    asking.signal.addEventListener("abort", () => reject(asking.signal.reason));
+  let stop = () => {};
+  const stopped = new Promise<never>((_, reject) => {
+    stop = () => reject(signal.reason);
   });
+  signal.addEventListener("abort", stop);
   if (signal.aborted) stop();
   try {
-    return await Promise.race([ask(asking.signal), ended]);
+    const answer = Promise.race([ask(asking.signal), stopped]);
+    return await within(answer, { timeoutMs, clock: systemClock }, `${what}: `);
+  } catch (error) {
+    asking.abort(error);
+    throw error;
   } finally {
-    clearTimeout(timer);
     signal.removeEventListener("abort", stop);
   }
 }

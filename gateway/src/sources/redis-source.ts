@@ -1,6 +1,6 @@
 import type { RedisSubscriber } from "smooth-limiter/redis";
 import { type Checks, checkOptions, checkText } from "../ground/check.ts";
-import { EVERY_MS, POLL_OPTIONS, type PollOptions, poll, TIMEOUT_MS, within } from "./poll.ts";
+import { askInTime, EVERY_MS, POLL_OPTIONS, type PollOptions, poll, TIMEOUT_MS } from "./poll.ts";
 import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 
 /** The part of a Redis client that is used: it reads the text in a key. All clients have it. */
@@ -58,7 +58,7 @@ export function redisSource(
     name,
 
     async load(signal) {
-      const text = await within(timeoutMs, name, signal, async () => redis.get(key));
+      const text = await askInTime(timeoutMs, name, signal, async () => redis.get(key));
       if (text === null) throw new Error(`${name} does not exist`);
       if (text.length > LONGEST_TEXT) throw tooLong(name);
       return text;

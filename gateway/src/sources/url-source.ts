@@ -1,5 +1,5 @@
 import { type Checks, checkFunction, checkOptions, checkText, show } from "../ground/check.ts";
-import { EVERY_MS, POLL_OPTIONS, type PollOptions, poll, TIMEOUT_MS, within } from "./poll.ts";
+import { askInTime, EVERY_MS, POLL_OPTIONS, type PollOptions, poll, TIMEOUT_MS } from "./poll.ts";
 import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 
 /** The options of `urlSource`. */
@@ -52,7 +52,7 @@ export function urlSource(url: string | URL, options: UrlSourceOptions = {}): Ru
   return {
     name: address,
 
-    load: (signal) => within(timeoutMs, address, signal, ask),
+    load: (signal) => askInTime(timeoutMs, address, signal, ask),
 
     watch: (changed) => poll(changed, everyMs),
   };

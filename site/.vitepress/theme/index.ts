@@ -55,6 +55,12 @@ export default {
       ),
     );
     app.component(
+      "RegionsGround",
+      island("The playground", async (place) =>
+        (await import("../../view/regions.ts")).mount(place),
+      ),
+    );
+    app.component(
       "LiveFigure",
       island("This figure", async (place, name) =>
         (await import("../../view/figure.ts")).mount(place, name),

@@ -14,7 +14,12 @@
  */
 
 import type { TryOptions, WaitOptions } from "../../api/limiter-api.ts";
-import { type CallOrder, checkTryOptions, checkWaitOptions, shareIn } from "../../api/options.ts";
+import {
+  type CallLimits,
+  type CallOrder,
+  checkTryOptions,
+  checkWaitOptions,
+} from "../../api/options.ts";
 import type { RemoteStats, StoreState } from "../../api/outage-stats.ts";
 import { asParticipant, type ConcurrencyParticipant } from "../../api/participant.ts";
 import { type RunOptions, tryArguments } from "../../api/slots-options.ts";
@@ -66,15 +71,10 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
     return this.#queue.stats.stats;
   }
 
-  acquire(asked = 1, options?: WaitOptions): Promise<RemoteLease> {
+  acquire(slots = 1, options?: WaitOptions): Promise<RemoteLease> {
     return new Promise((resolve) => {
-      const signal = checkWaitOptions(options);
-      const slots = this.#slots(asked);
-      const fairEntry = this.#order.entryOf<StoreLease>(options, slots);
-      signal?.throwIfAborted();
-      const settle = resolve as WantedLease["resolve"];
-      const wanted = { slots, insists: true, longestMs: Infinity, waitSignal: signal, fairEntry };
-      this.#queue.lease({ ...wanted, resolve: settle });
+      const limits = { micros: Infinity, signal: checkWaitOptions(options), share: options };
+      this.#ask(slots, true, limits, resolve);
     });
   }
 
@@ -83,26 +83,24 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
     longest?: number | TryOptions,
   ): Promise<RemoteLease | undefined> {
     return new Promise((resolve) => {
-      const { slots: asked, wait = 0 } = tryArguments(first, longest);
-      const { micros, signal } = checkTryOptions(wait);
-      const slots = this.#slots(asked);
-      const fairEntry = this.#order.entryOf<StoreLease>(shareIn(wait), slots);
-      signal?.throwIfAborted();
-      const longestMs = micros / 1000;
-      this.#queue.lease({
-        slots,
-        insists: false,
-        longestMs,
-        waitSignal: signal,
-        fairEntry,
-        resolve,
-      });
+      const { slots, wait = 0 } = tryArguments(first, longest);
+      this.#ask(slots, false, checkTryOptions(wait), resolve);
     });
   }
 
-  /** Checks how many slots a call asks for. */
-  #slots(slots: unknown): number {
-    return new Slots(Math.max(this.limit, this.#declared)).amount(slots);
+  #ask(
+    asked: unknown,
+    insists: boolean,
+    { micros, signal, share }: CallLimits,
+    resolve: (outcome: never) => void,
+  ): void {
+    const slots = new Slots(Math.max(this.limit, this.#declared)).amount(asked);
+    const fairEntry = this.#order.entryOf<StoreLease>(share, slots);
+    signal?.throwIfAborted();
+    this.#queue.lease({
+      ...{ slots, insists, longestMs: micros / 1000, waitSignal: signal, fairEntry },
+      resolve: resolve as WantedLease["resolve"],
+    });
   }
 
   async run<T>(fn: (lease: RemoteLease) => T | PromiseLike<T>, options?: RunOptions): Promise<T> {

@@ -144,7 +144,8 @@ export abstract class StoreLeases {
   /** Ends a call: its signal was aborted, or the limiter closed. */
   protected reject(lease: StoreLease, reason: unknown): void {
     void this.release(lease);
-    this.#callStats.left(lease.slots, lease.waited, reason);
+    this.#callStats.ended();
+    this.#callStats.cancelled(lease.slots, lease.waited, reason);
     lease.resolve(Promise.reject(reason));
   }
 

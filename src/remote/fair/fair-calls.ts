@@ -10,12 +10,7 @@ import type {
   TryOptions,
   WaitOptions,
 } from "../../api/limiter-api.ts";
-import {
-  checkShareOptions,
-  checkTryOptions,
-  checkWaitOptions,
-  shareIn,
-} from "../../api/options.ts";
+import { checkShareOptions, checkTryOptions, checkWaitOptions } from "../../api/options.ts";
 import type { OrderedRequest, Taken } from "../../api/participant.ts";
 import type { FairEntry } from "../../fair/fair-entry.ts";
 import type { Ranks } from "../../fair/ranks.ts";
@@ -60,8 +55,8 @@ export class FairCalls {
 
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean> {
     return new Promise((resolve) => {
-      const { micros, signal } = checkTryOptions(wait);
-      const asked = this.#asked(permits, shareIn(wait), micros, signal);
+      const { micros, signal, share } = checkTryOptions(wait);
+      const asked = this.#asked(permits, share, micros, signal);
       this.#store.checkOpen();
       if (micros === 0) {
         resolve(this.#tryNow(asked));

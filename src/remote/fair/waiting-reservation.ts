@@ -1,14 +1,14 @@
 import type { Reservation, WaitOptions } from "../../api/limiter-api.ts";
 import { checkSignalOptions } from "../../api/options.ts";
 import type { Ranks } from "../../fair/ranks.ts";
-import { atLeastZero } from "../../ground/check.ts";
 import { ReservationCancelledError } from "../../ground/errors.ts";
 import type { Amount, Permits } from "../../ground/permits.ts";
 import type { RemoteCalls } from "../remote-calls.ts";
+import type { Charged } from "../remote-waiter.ts";
 import type { OrderedCaller } from "./ordered-caller.ts";
 
 /** A call that waits in fair order: others may overtake it until the store has it. */
-export class WaitingReservation implements Reservation {
+export class WaitingReservation implements Reservation, Charged {
   readonly permits: Permits;
   waitMs = 0;
   readonly call: OrderedCaller;
@@ -16,7 +16,7 @@ export class WaitingReservation implements Reservation {
   readonly granted: Promise<number>;
   readonly #store: RemoteCalls;
   readonly #ranks: Ranks<OrderedCaller>;
-  #taken: Amount;
+  charged: Amount;
   #state: "waiting" | "granted" | "left" | "undone" = "waiting";
 
   /** @param enter makes the call */
@@ -37,7 +37,7 @@ export class WaitingReservation implements Reservation {
     this.permits = permits;
     this.#store = store;
     this.#ranks = ranks;
-    this.#taken = this.call.amount;
+    this.charged = this.call.amount;
   }
 
   async ready(options?: WaitOptions): Promise<number> {
@@ -64,11 +64,7 @@ export class WaitingReservation implements Reservation {
   }
 
   async settle(actual: Permits): Promise<void> {
-    if (this.#state === "left") return;
-    const used = this.#store.parts.policyState.amount(actual, atLeastZero);
-    const { after, done } = this.#store.correct(this.#taken, used);
-    this.#taken = after;
-    await done;
+    if (this.#state !== "left") await this.#store.settle(this, actual);
   }
 
   async undo(): Promise<void> {

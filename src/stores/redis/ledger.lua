@@ -1,8 +1,8 @@
 -- Exchanges a message with the ledger of a limit: the twin of stores/ledger.ts, which explains it.
 --
 -- key      the record, a text
--- first    the message: id region number seq since held fresh want demand lease gap keep pool
--- reply    held fresh LF and the record; or "late"
+-- first    the message: id region number seq since sent held fresh want demand lease gap keep pool
+-- reply    held fresh LF and the record; or "late" and the time
 --
 -- Uses only GET, SET and TIME: Redis users of limiters need the rights to call these anyway.
 
@@ -12,12 +12,12 @@ local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local id, region = ARGV[first], ARGV[first + 1]
 local numbers = {}
-for i = 2, 12 do
+for i = 2, 13 do
   numbers[i] = tonumber(ARGV[first + i])
 end
-local number, known, since, held, freed = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
-local want, demand, lease, gap = numbers[7], numbers[8], numbers[9], numbers[10]
-local keep, pool = numbers[11], numbers[12]
+local number, known, since, sent, held = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
+local freed, want, demand, lease = numbers[7], numbers[8], numbers[9], numbers[10]
+local gap, keep, pool = numbers[11], numbers[12], numbers[13]
 local start = since > 0 and since or now
 local longest = keep + 2 * gap
 local created, seq, closed, fresh, rest, at = start, 0, start + lease, pool, 0, now
@@ -53,8 +53,8 @@ if text then
   end
 end
 -- a row: id region number held gift gift_fresh promised promised_fresh ripe want demand lapse
-if me and number <= me[3] then
-  return "late"
+if (me and number <= me[3]) or (sent > 0 and now - sent > lease) then
+  return string.format("late %.0f", now)
 end
 if not me or me[12] <= now then
   me = { id, region, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }

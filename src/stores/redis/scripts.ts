@@ -59,7 +59,7 @@ function keyScript(name: string, head: string, hot: HotPath, made: string, run: 
 export const processScript: KeyScript = bareScript("processes", processesLua);
 
 /** The script that exchanges messages with the ledger of a divided limit. */
-export const ledgerScript: KeyScript = bareScript("ledger", ledgerLua);
+export const ledgerScript: KeyScript = /* @__PURE__ */ bareScript("ledger", ledgerLua);
 
 /** Returns a script without algorithms. */
 function bareScript(name: string, lua: string): KeyScript {

@@ -615,6 +615,19 @@ waiting("settle corrects what was used, by policy", async () => {
   await both.settle({ a: 0 });
 });
 
+waiting("a settle that failed while the store was unavailable can be repeated", async () => {
+  const { store, clock, limiter, reserve } = await withReservations();
+  await clock.advance(1000);
+  const reservation = await reserve("a", 5);
+  await reservation.ready();
+  store.fail();
+  assert.instance(await failure(() => reservation.settle(7)), StoreUnavailableError);
+  store.recover();
+  await clock.advance(1000);
+  await reservation.settle(7);
+  assert.is((await limiter.peek()).waitMs, 200);
+});
+
 waiting("an error of the limiter rejects", async () => {
   const { clock, limiter, reserve } = await withReservations();
   await limiter.close();

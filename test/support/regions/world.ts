@@ -6,7 +6,7 @@ import type { Clock, Policies, Timer } from "smooth-limiter";
 import { type RegionalLimiter as Regional, RegionalLimiter } from "smooth-limiter/regions";
 import type { Store } from "smooth-limiter/store";
 import { FakeClock } from "smooth-limiter/testing";
-import { exchange } from "../../src/stores/ledger.ts";
+import { exchange } from "../../../src/stores/ledger.ts";
 
 /** Unix time at the start of every history. */
 const START_MS = 1_750_000_000_000;
