@@ -29,6 +29,8 @@ const MOST_SOON = 6;
 const IDLE_INTERVALS = 3;
 const URGENT = 0.1;
 const MOST_DEMAND = 16;
+const CHANCE = 3;
+const CALM = 0.15;
 
 /** All regions have the same weight. */
 const EQUAL = new Map<string, number>();
@@ -335,7 +337,11 @@ class Member {
     const elapsed = nowMs - this.#sinceMs;
     if (elapsed < (EVERY_MS * FIRST) / 2) return;
     const newest = this.#asked / this.#options.rate / elapsed;
-    this.#demand = Math.round(Math.min(MOST_DEMAND, newest) * WHOLE);
+    const next = Math.min(MOST_DEMAND, newest) * WHOLE;
+    const expected = (this.#demand / WHOLE) * this.#options.rate * elapsed;
+    const deviation = Math.sqrt(Math.max(1, this.#asked, expected));
+    const isChance = Math.abs(this.#asked - expected) <= CHANCE * deviation;
+    this.#demand = Math.round(isChance ? this.#demand + CALM * (next - this.#demand) : next);
     this.#count(nowMs);
   }
 

@@ -87,7 +87,7 @@ for (const { ours, ...size } of sizes) {
     row(contender.name, play(size, DAY_MS, contender)),
   );
   const { processes, regions: number } = size;
-  const limit = `${count(10 * processes)} a second`;
+  const limit = `${count(100 * processes)} a second`;
   const title = `${count(processes)} processes in ${number} region${number > 1 ? "s" : ""}, ${limit}`;
   print(markdown([title, ...HEAD], rows));
 }

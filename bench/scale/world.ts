@@ -9,8 +9,8 @@
 
 /** The resolution of the model, ms. */
 export const STEP_MS = 50;
-/** The limit for each process, permits a ms: 10 a second. Each call takes one permit. */
-const PERMITS_PER_MS = 0.01;
+/** The limit for each process, permits a ms: 100 a second. Each call takes one permit. */
+const PERMITS_PER_MS = 0.1;
 /** The limit holds the permits of so many ms. */
 const BURST_MS = 1000;
 /** Demand of all regions, in limits. */
@@ -114,7 +114,7 @@ export class World {
       return this.#sun(region, nowMs) * swing * (isFlash ? FLASH : 1) * PERMITS_PER_MS * STEP_MS;
     });
     for (let i = 0; i < processes; i++) {
-      wanted[i] = (means[i % regions] ?? 0) * (this.#factors[i] ?? 0);
+      wanted[i] = this.#arrivals((means[i % regions] ?? 0) * (this.#factors[i] ?? 0));
     }
   }
 
@@ -124,6 +124,17 @@ export class World {
       (1 + Math.cos(2 * Math.PI * (nowMs / this.dayMs - region / this.size.regions))) / 2;
     // the mean of height² over a day is 3/8
     return (MEAN_DEMAND * (0.15 + 0.85 * height ** 2)) / (0.15 + 0.85 * (3 / 8));
+  }
+
+  /** Callers come at random, as in a Poisson process: by Knuth's method, or nearly so if many come. */
+  #arrivals(mean: number): number {
+    if (mean > 20) {
+      const normal = this.#random() + this.#random() + this.#random() + this.#random() - 2;
+      return Math.max(0, Math.round(mean + normal * Math.sqrt(3 * mean)));
+    }
+    let count = -1;
+    for (let left = 1, least = Math.exp(-mean); left > least; left *= this.#random()) count += 1;
+    return count;
   }
 
   #isIn(name: Scene["name"], nowMs: number): boolean {

@@ -52,6 +52,9 @@ const MOST_SOON = 6;
 const IDLE_INTERVALS = 3;
 /** Changes by more than this factor of the part do not wait for the next interval. */
 const URGENT = 0.1;
+/** Demand that differs by so many standard deviations has changed; else the estimate follows by the other factor. */
+const CHANCE = 3;
+const CALM = 0.15;
 /** Demand that has grown by this factor does not, either. */
 const RISING = 1.5;
 /** More demand than this is no more urgent, in limits. */
@@ -119,6 +122,9 @@ export class Part implements Validity {
   /** Demand, in ms of the whole limit: since when it is counted, and what was asked for since; what waits. */
   #sinceMs: number;
   #asked = 0;
+  #requests = 0;
+  /** Of a request, on average. */
+  #cost = 0;
   #waited = 0;
   waiting = 0;
   /** The estimate, in `WHOLE`. */
@@ -184,6 +190,7 @@ export class Part implements Validity {
   /** Counts a request as demand. */
   asked(amount: Amount): void {
     this.#asked += this.costOf(amount);
+    this.#requests += 1;
   }
 
   /** Whether nothing would be lost if the key were forgotten. */
@@ -209,8 +216,15 @@ export class Part implements Validity {
     const elapsed = now - this.#sinceMs;
     // too short to tell: a message that follows another one at once says the same
     if (elapsed < (everyMs * FIRST) / 2) return;
-    const newest = Math.min(MOST_DEMAND, (this.#asked + this.#waited) / elapsed) * WHOLE;
-    this.demand = Math.round(newest);
+    const asked = this.#asked + this.#waited;
+    const newest = Math.min(MOST_DEMAND, asked / elapsed) * WHOLE;
+    if (this.#requests > 0) this.#cost = this.#asked / this.#requests;
+    // as many requests as the estimate lets expect, give or take what chance does
+    const requests = asked / this.#cost;
+    const expected = ((this.demand / WHOLE) * elapsed) / this.#cost;
+    const deviation = Math.sqrt(Math.max(1, requests, expected));
+    const isChance = Math.abs(requests - expected) <= CHANCE * deviation;
+    this.demand = Math.round(isChance ? this.demand + CALM * (newest - this.demand) : newest);
     this.count(now);
   }
 
@@ -218,6 +232,7 @@ export class Part implements Validity {
   count(now: number): void {
     this.#sinceMs = now;
     this.#asked = 0;
+    this.#requests = 0;
     this.#waited = this.waiting;
   }
 
