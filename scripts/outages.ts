@@ -4,14 +4,10 @@
 //   npm run outages -- half kill    causes the faults whose title contains one of the words
 //   npm run outages -- --write      also puts the table into docs/outage-bounds.md
 
-import { readFileSync, writeFileSync } from "node:fs";
 import { faults } from "../test/support/outages/faults.ts";
 import type { Ahead, Outcome } from "../test/support/outages/outcome.ts";
 import { Processes } from "../test/support/outages/processes.ts";
-
-const PAGE = "docs/outage-bounds.md";
-const BEGIN = "<!-- outages: begin -->\n";
-const END = "<!-- outages: end -->";
+import { writeMarked } from "./marked.ts";
 
 const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));
 const chosen = faults.filter(
@@ -46,14 +42,6 @@ function row(outcome: Outcome): readonly string[] {
   ];
 }
 
-/** Puts the table between the two marks. */
-function write(table: string): void {
-  const page = readFileSync(PAGE, "utf8");
-  const [before, after] = [page.indexOf(BEGIN), page.indexOf(END)];
-  if (before < 0 || after < before) throw new Error(`${PAGE} lacks ${BEGIN.trim()} or ${END}`);
-  writeFileSync(PAGE, page.slice(0, before + BEGIN.length) + table + page.slice(after));
-}
-
 const processes = await Processes.start();
 const lines = [HEAD];
 console.log(HEAD);
@@ -63,4 +51,6 @@ for (const fault of chosen) {
   console.log(printed);
 }
 await processes.stop();
-if (process.argv.includes("--write")) write(`${lines.join("\n")}\n`);
+if (process.argv.includes("--write")) {
+  writeMarked("docs/outage-bounds.md", "outages", `${lines.join("\n")}\n`);
+}

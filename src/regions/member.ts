@@ -464,7 +464,7 @@ export class Member {
   }
 
   #send(part: Part, now: number): void {
-    const { ledgerKey, base, everyMs } = this.#options;
+    const { ledgerKey, base } = this.#options;
     const { key = "", held, freed, want, seq, keepMs } = part;
     part.number += 1;
     const { number } = part;
@@ -478,9 +478,10 @@ export class Member {
       part.freed = Math.max(0, part.freed - freed);
       this.#replied(part, reply, now);
     };
-    void this.#call(`${ledgerKey}[${key}`, message, replied, () => {
+    void this.#call(`${ledgerKey}[${key}`, message, replied, (nextMs) => {
+      if (number !== part.number) return;
       // the next message says the same
-      if (number === part.number) part.nextMs = now + everyMs;
+      part.speak(nextMs);
       part.isAnswered = true;
       this.#arm();
     });
@@ -505,23 +506,29 @@ export class Member {
     return writeMessage({ ...none, ...numbers, ...times, id, region: encodeURIComponent(region) });
   }
 
-  /** Whatever the ledger does, its reply is used, or counted as an outage. */
+  /**
+   * Whatever the ledger does, its reply is used, or counted as an outage.
+   *
+   * @param failed is told when to send another message: at once if this one seemed too old, since its sender knows the
+   *   ledger's time now
+   */
   async #call(
     key: string,
     message: readonly string[],
     replied: (reply: Reply) => void,
-    failed: () => void = () => {},
+    failed: (nextMs: number) => void = () => {},
   ): Promise<void> {
-    const { exchange, stats, clock, pool } = this.#options;
+    const { exchange, stats, clock, pool, everyMs } = this.#options;
     try {
       const text = await exchange(key, message);
       const reply = readReply(text, pool);
       this.#ahead = (reply.record === undefined ? reply.late : reply.record.last) - clock.now();
       stats.answered();
       if (reply.record !== undefined) replied(reply);
+      else failed(clock.now());
     } catch (error) {
       stats.lost(error);
-      failed();
+      failed(clock.now() + everyMs);
     }
   }
 
