@@ -18,16 +18,17 @@ export interface Vessel {
 /** Returns the part of each vessel, in their order; together `pool`. */
 export function waterFill(pool: number, vessels: readonly Vessel[]): readonly number[] {
   const ascending = [...vessels].sort((a, b) => a.demand / a.weight - b.demand / b.weight);
+  // the width of each and all behind it, added up from the end: differences of weights that are far apart would be 0
+  const widths = new Array<number>(vessels.length).fill(0);
+  let all = 0;
+  for (let i = vessels.length - 1; i >= 0; i--) widths[i] = all += ascending[i]?.weight ?? 0;
   let left = pool;
-  let width = vessels.reduce((sum, { weight }) => sum + weight, 0);
-  const all = width;
-  for (const { demand, weight } of ascending) {
-    if (demand > (left / width) * weight) {
-      const level = left / width;
+  for (const [i, { demand, weight }] of ascending.entries()) {
+    const level = left / (widths[i] as number);
+    if (demand > level * weight) {
       return vessels.map((vessel) => Math.min(vessel.demand, level * vessel.weight));
     }
     left -= demand;
-    width -= weight;
   }
   const headroom = left / all;
   return vessels.map(({ demand, weight }) => demand + headroom * weight);
