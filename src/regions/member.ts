@@ -448,8 +448,8 @@ export class Member {
     if (!part.isAnswered) stats.lost(new Error(`the home has not answered for ${leaseMs / 2} ms`));
     part.measure(now);
     // what waits may need a larger part than the reserve, however seldom it comes
-    const isBusy = part.callers > 0 || part.demand > this.#reservedOf(part);
-    part.idle = isBusy ? 0 : part.idle + 1;
+    const isAwaited = part.callers > 0 || !part.queue.isIdle;
+    part.idle = isAwaited || part.demand > this.#reservedOf(part) ? 0 : part.idle + 1;
     if (part.idle >= IDLE_INTERVALS && part.held === 0 && part.want === 0) {
       part.cool();
       this.#hot.delete(part);

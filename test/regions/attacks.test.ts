@@ -187,6 +187,17 @@ test("a key stays hot while a caller waits for a larger part, however small its 
   assert.ok(waitedMs > 5500, `${waitedMs}`);
 });
 
+test("so it does while a reservation waits for one", async () => {
+  const { limiter, clock } = open({}, tokenBucket({ capacity: 10, refill: 1000, everyMs: 1000 }));
+  const reservation = await limiter.reserve(2);
+  let waitedMs = 0;
+  void reservation.ready().then((ms) => {
+    waitedMs = ms;
+  });
+  await clock.advance(20_000);
+  assert.ok(waitedMs > 5500, `${waitedMs}`);
+});
+
 test("a home that calls every message late is not asked without pause", async () => {
   let asked = 0;
   const exchange = async () => {
