@@ -3,8 +3,6 @@
 //   npm run draw             writes the pictures
 //   npm run draw -- --check  fails if a picture is out of date
 
-import { readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { drawLearnedLimit } from "./draw/learned-limit.ts";
 import {
   type Caller,
@@ -16,8 +14,8 @@ import {
   waiting,
   watch,
 } from "./draw/traffic.ts";
+import { writeOrCheck } from "./generated.ts";
 
-const FOLDER = "docs/pictures";
 /**
  * Sizes in pixels: the width of the field with the marks, the margin around it, the height of a row, and in it
  * the line on which marks stand, below the row's name. A phone of 320 pixels shows a picture at half its size,
@@ -29,8 +27,6 @@ const ROW = 46;
 const LINE = 34;
 const TEXT = 17;
 const TITLE = 19;
-/** The most characters that fit in a line of that size. */
-const FITS = { [TITLE]: 44, [TEXT]: 60 };
 
 /** The colour that a dark theme shows for each one. */
 const DARK: Readonly<Record<string, string>> = {
@@ -52,6 +48,7 @@ function burst(count: number, fromMs: number, untilMs: number): number[] {
 
 interface Picture {
   readonly file: string;
+  /** Both with a line break where they do not fit on a line. */
   readonly title: string;
   readonly subtitle: string;
   /** The callers of each row. */
@@ -80,9 +77,9 @@ async function rowsOf(doors: Readonly<Record<string, Door>>, arrivals: readonly 
 const pictures: readonly Picture[] = [
   {
     file: "refused.svg",
-    title: "tryAcquire(): which requests each algorithm grants",
+    title: "tryAcquire(): which requests each algorithm\ngrants",
     subtitle:
-      "Each algorithm is set to 10 permits a second. Blue, above the line: granted. Orange, below: refused.",
+      "Each algorithm is set to 10 permits a second. Blue, above\nthe line: granted. Orange, below: refused.",
     rows: () => rowsOf(refusing, REFUSED),
     arrivals: REFUSED,
     seconds: 6.25,
@@ -94,9 +91,9 @@ const pictures: readonly Picture[] = [
   },
   {
     file: "waiting.svg",
-    title: "acquire(): when each algorithm grants waiting requests",
+    title: "acquire(): when each algorithm grants\nwaiting requests",
     subtitle:
-      "Each algorithm is set to 10 permits a second. Blue, above the line: granted (a number: how many at once). Orange, below: refused.",
+      "Each algorithm is set to 10 permits a second. Blue, above\nthe line: granted (a number: how many at once). Orange,\nbelow: refused.",
     rows: () => rowsOf(waiting, WAITING),
     arrivals: WAITING,
     seconds: 5.75,
@@ -105,9 +102,9 @@ const pictures: readonly Picture[] = [
   },
   {
     file: "fair.svg",
-    title: "Three tenants on one limit of 10 a second: first in, first out (FIFO), and fair",
+    title: "Three tenants on one limit of 10 a second:\nfirst in, first out (FIFO), and fair",
     subtitle:
-      "Grey: all requests. Blue: granted. Both grant at the same instants, to different tenants.",
+      "Grey: all requests. Blue: granted. Both grant at the same\ninstants, to different tenants.",
     rows: shared,
     arrivals: Object.values(tenants).flat(),
     seconds: 7,
@@ -127,11 +124,11 @@ function startsOf(callers: readonly Caller[]): number[] {
 }
 
 /**
- * Draws a picture in few bytes, because the installed package contains it: lines at equal distances are
- * one thick, dashed line, and each mark is a vertex of a path that its marker draws.
+ * Draws a picture. Lines at equal distances are one thick, dashed line.
  */
 async function draw(picture: Picture): Promise<string> {
-  const { seconds, title, subtitle } = picture;
+  const { seconds } = picture;
+  const [titles, subtitles] = [picture.title.split("\n"), picture.subtitle.split("\n")];
   const rows = Object.entries(await picture.rows());
   const height = ROW * (rows.length + 1);
   const perSecond = WIDTH / seconds;
@@ -156,15 +153,10 @@ async function draw(picture: Picture): Promise<string> {
   );
   const names = ["requests", ...rows.map(([name]) => name)];
   const sums = [picture.sums, ...rows.map(([, callers]) => picture.sum(callers))];
-  const titles = wrapped(title, FITS[TITLE]);
-  const subtitles = wrapped(subtitle, FITS[TEXT]);
   const below = MARGIN + titles.length * 24;
   const head = below + subtitles.length * 21 + 14;
   const [width, all] = [WIDTH + 2 * MARGIN, head + height + 54];
-  return [
-    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${all}" viewBox="0 0 ${width} ${all}" font-family="Helvetica,Arial,sans-serif" font-size="${TEXT}" fill="#344054">`,
-    themed(),
-    `<path fill="#fff" d="M0 0h${width}v${all}H0"/>`,
+  return svg(width, all, [
     column(
       titles,
       24,
@@ -180,11 +172,16 @@ async function draw(picture: Picture): Promise<string> {
     column(names, ROW, `fill="#101828" ${moved(0, 16)}`),
     column(sums, ROW, `text-anchor="end" ${moved(WIDTH, 16)}`),
     `<g ${moved(0, LINE)}><g transform="scale(.1)">`,
-    strokes("#667085", "M0-80v150", 0, [marks(picture.arrivals)]),
-    strokes("#1f5fbf", "M0-135v130", 1, granted),
-    strokes("#d9580d", "M0 5v70", 1, refused),
-    `</g><g fill="#1f5fbf" ${moved(0, -2)}>${counts.join("")}</g></g></g></svg>\n`,
-  ].join("");
+    strokes("#667085", -80, 150, [marks(picture.arrivals)]),
+    strokes("#1f5fbf", -135, 130, [[], ...granted]),
+    strokes("#d9580d", 5, 70, [[], ...refused]),
+    `</g><g fill="#1f5fbf" ${moved(0, -2)}>${counts.join("")}</g></g></g>`,
+  ]);
+}
+
+/** Returns a picture with a background. */
+function svg(width: number, height: number, content: readonly string[]): string {
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="Helvetica,Arial,sans-serif" font-size="${TEXT}" fill="#344054">${themed()}<path fill="#fff" d="M0 0h${width}v${height}H0"/>${content.join("")}</svg>\n`;
 }
 
 /** The style for a dark theme. A site that sets `color-scheme` on its pages decides the theme, else the reader's system does. */
@@ -193,17 +190,6 @@ function themed(): string {
     ([light, dark]) => `[fill="${light}"]{fill:${dark}}[stroke="${light}"]{stroke:${dark}}`,
   );
   return `<style>@media(prefers-color-scheme:dark){${rules.join("")}}</style>`;
-}
-
-/** Breaks a text into lines of at most so many characters. */
-function wrapped(content: string, most: number): string[] {
-  const lines = [""];
-  for (const word of content.split(" ")) {
-    const line = lines.at(-1) ?? "";
-    if (line !== "" && line.length + 1 + word.length > most) lines.push(word);
-    else lines[lines.length - 1] = line === "" ? word : `${line} ${word}`;
-  }
-  return lines;
 }
 
 /** Draws equally distant lines across a line. */
@@ -225,31 +211,20 @@ function column(texts: readonly string[], step: number, attributes: string): str
   return `<g ${attributes}>${texts.map((each, i) => text(each, 0, i * step)).join("")}</g>`;
 }
 
-/** Draws a stroke at each instant (tenths of a pixel) of each row. */
+/** Draws a stroke at each instant of each row; all numbers are tenths of a pixel. */
 function strokes(
   color: string,
-  stroke: string,
-  firstRow: number,
-  marks: readonly (readonly number[])[],
+  top: number,
+  length: number,
+  rows: readonly (readonly number[])[],
 ): string {
-  const id = color.slice(1);
-  const lines = marks.map((instants, i) => {
-    if (instants.length === 0) return "";
-    const steps = instants.slice(1).map((at, k) => at - (instants[k] ?? 0));
-    return `M${instants[0]} ${(firstRow + i) * ROW * 10}${steps.length > 0 ? "h" : ""}${steps.join(" ")}`;
-  });
-  return `<marker id="${id}" markerUnits="userSpaceOnUse" overflow="visible"><path stroke="${color}" stroke-width="15" d="${stroke}"/></marker><path style="marker:url(#${id})" d="${lines.join("")}"/>`;
+  const lines = rows.flatMap((instants, i) =>
+    instants.map((at) => `M${at} ${i * ROW * 10 + top}v${length}`),
+  );
+  return `<path stroke="${color}" stroke-width="15" d="${lines.join("")}"/>`;
 }
 
-/** Writes a picture, or checks that the written one is the same. */
-function write(name: string, svg: string): void {
-  const file = join(FOLDER, name);
-  if (!process.argv.includes("--check")) writeFileSync(file, svg);
-  else if (readFileSync(file, "utf8") !== svg) {
-    console.error(`${file} is out of date: run npm run draw`);
-    process.exitCode = 1;
-  }
-}
-
+const write = (name: string, svg: string) =>
+  writeOrCheck(`docs/pictures/${name}`, svg, "npm run draw");
 for (const picture of pictures) write(picture.file, await draw(picture));
-write("adaptive.svg", drawLearnedLimit(themed));
+write("adaptive.svg", drawLearnedLimit(svg));

@@ -14,12 +14,12 @@
 //   npm run lua             writes the file
 //   npm run lua -- --check  fails if the file is out of date
 
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
+import { writeOrCheck } from "./generated.ts";
 import { definitionOf, endOf, inlined, normalized, readTwin, withoutTables } from "./inline-lua.ts";
 import { minified, shortNames } from "./minify-lua.ts";
 
-const TARGET = "src/stores/redis/lua.gen.ts";
 const CONSTANT = /^local ([A-Z_]+) = (-?[\d.]+(?:e-?\d+)?)$/;
 /** Matches a line with a comment; the first group is the code before it. A mark (`-->`) is not a comment. */
 const COMMENT = /^((?:"[^"]*"|(?!--).)*)--(?!>).*$/;
@@ -223,8 +223,4 @@ ${coldTwins.join("\n")}
 ];
 `;
 
-if (!process.argv.includes("--check")) writeFileSync(TARGET, text);
-else if (readFileSync(TARGET, "utf8") !== text) {
-  console.error(`${TARGET} is out of date: run npm run lua`);
-  process.exitCode = 1;
-}
+writeOrCheck("src/stores/redis/lua.gen.ts", text, "npm run lua");

@@ -4,29 +4,24 @@
 //   npm run outages -- half kill    causes the faults whose title contains one of the words
 //   npm run outages -- --write      also puts the table into docs/outage-bounds.md
 
+import { readFileSync, writeFileSync } from "node:fs";
 import { faults } from "../test/support/outages/faults.ts";
 import type { Ahead, Outcome } from "../test/support/outages/outcome.ts";
 import { Processes } from "../test/support/outages/processes.ts";
-import { writeMarked } from "./results/marked.ts";
+
+const PAGE = "docs/outage-bounds.md";
+const BEGIN = "<!-- outages: begin -->\n";
+const END = "<!-- outages: end -->";
 
 const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));
 const chosen = faults.filter(
   ({ title }) => words.length === 0 || words.some((word) => title.includes(word)),
 );
 
-const HEAD = [
-  "fault",
-  "call in flight, ms",
-  "later calls, ms",
-  "without Redis, ms",
-  "deferred",
-  "back, ms",
-  "beyond r × t, during the fault",
-  "whole run",
-  "at the end",
-  '"wait", whole run',
-  "left over",
-];
+const HEAD = `\
+| fault | call in flight, ms | later calls, ms | without Redis, ms | deferred | back, ms \
+| beyond r × t, during the fault | whole run | at the end | "wait", whole run | left over |
+| ---${" | ---:".repeat(10)} |`;
 
 function row(outcome: Outcome): readonly string[] {
   const local = outcome.calls("local");
@@ -51,18 +46,21 @@ function row(outcome: Outcome): readonly string[] {
   ];
 }
 
-function line(cells: readonly string[]): string {
-  return `| ${cells.join(" | ")} |`;
+/** Puts the table between the two marks. */
+function write(table: string): void {
+  const page = readFileSync(PAGE, "utf8");
+  const [before, after] = [page.indexOf(BEGIN), page.indexOf(END)];
+  if (before < 0 || after < before) throw new Error(`${PAGE} lacks ${BEGIN.trim()} or ${END}`);
+  writeFileSync(PAGE, page.slice(0, before + BEGIN.length) + table + page.slice(after));
 }
 
 const processes = await Processes.start();
-const lines = [line(HEAD), line(HEAD.map((_, i) => (i === 0 ? "---" : "---:")))];
-console.log(lines.join("\n"));
+const lines = [HEAD];
+console.log(HEAD);
 for (const fault of chosen) {
-  const printed = line(row(await processes.run(fault)));
+  const printed = `| ${row(await processes.run(fault)).join(" | ")} |`;
   lines.push(printed);
   console.log(printed);
 }
 await processes.stop();
-if (process.argv.includes("--write"))
-  writeMarked("docs/outage-bounds.md", "outages", `${lines.join("\n")}\n`);
+if (process.argv.includes("--write")) write(`${lines.join("\n")}\n`);

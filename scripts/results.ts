@@ -9,8 +9,7 @@ import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { text } from "node:stream/consumers";
-import { PAGES } from "./results/pages.ts";
-import { tablesOf, withTables } from "./results/tables.ts";
+import { PAGES, sectionsOf, tablesOf, withTables } from "./pages.ts";
 
 const PAGE = "bench/RESULTS.md";
 const args = process.argv.slice(2);
@@ -69,14 +68,6 @@ if (args.length === 0) {
 
 function introOf(results: string): string {
   return `${results.slice(0, results.indexOf("## ")).trimEnd()}\n`;
-}
-
-function sectionsOf(results: string): [string, string][] {
-  const [, ...sections] = results.split(/^## /m);
-  return sections.map((section) => {
-    const [name = "", ...lines] = section.split("\n");
-    return [name, `${lines.join("\n").trim()}\n`];
-  });
 }
 
 function newIntro(): string {

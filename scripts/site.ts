@@ -7,7 +7,7 @@
 // `npm ci` does not install the tools of the site. This script installs them into site/node_modules when they are missing.
 
 import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { statSync } from "node:fs";
 
 const STEPS: Readonly<Record<string, readonly (readonly string[])[]>> = {
   serve: [["site/node_modules/vitepress/bin/vitepress.js", "dev", "site"]],
@@ -27,24 +27,12 @@ if (wanted.length === 0 || unknown !== undefined) {
 if (!isInstalled()) run("npm", ["ci", "--workspaces=false", "--no-audit", "--no-fund"], "site");
 for (const args of wanted.flatMap((step) => STEPS[step] ?? [])) run(process.execPath, args);
 
-/** Returns whether site/node_modules contains the packages of the lock file. */
+/** Returns whether site/node_modules is newer than the lock file. */
 function isInstalled(): boolean {
-  try {
-    const [wanted, found] = ["site/package-lock.json", "site/node_modules/.package-lock.json"].map(
-      (file) => {
-        const { packages } = JSON.parse(readFileSync(file, "utf8")) as {
-          packages: Record<string, { optional?: boolean; version?: string }>;
-        };
-        return packages;
-      },
-    );
-    return Object.entries(wanted ?? {}).every(
-      ([name, { optional, version }]) =>
-        name === "" || optional === true || found?.[name]?.version === version,
-    );
-  } catch {
-    return false;
-  }
+  const [lock, found] = ["site/package-lock.json", "site/node_modules/.package-lock.json"].map(
+    (file) => statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0,
+  );
+  return Number(lock) < Number(found);
 }
 
 function run(command: string, args: readonly string[], cwd = "."): void {

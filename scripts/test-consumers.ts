@@ -14,18 +14,8 @@ const RESOLUTIONS = [
 ];
 /** One set has Node's types, the other only the browser's. */
 const LIBRARIES = [
-  {
-    name: "@types/node",
-    types: ["node"],
-    lib: ["es2023", "esnext.disposable"],
-    files: ["types", "types-node"],
-  },
-  {
-    name: "dom",
-    types: [],
-    lib: ["es2023", "esnext.disposable", "dom", "dom.iterable"],
-    files: ["types"],
-  },
+  { name: "@types/node", types: ["node"], dom: [], files: ["types", "types-node"] },
+  { name: "dom", types: [], dom: ["dom", "dom.iterable"], files: ["types"] },
 ];
 
 const folder = packIntoFixture("consumers");
@@ -45,7 +35,7 @@ const bin = (path: string) => join(folder, "node_modules", path);
 
 for (const compiler of COMPILERS) {
   for (const resolution of RESOLUTIONS) {
-    for (const { name, types, lib, files } of LIBRARIES) {
+    for (const { name, types, dom, files } of LIBRARIES) {
       // the extension makes a file an ES module or CommonJS; "bundler" makes no difference between them
       const ends = resolution.moduleResolution === "bundler" ? ["ts"] : ["mts", "cts"];
       const sources = files.flatMap((file) => ends.map((end) => ({ file, end })));
@@ -56,7 +46,7 @@ for (const compiler of COMPILERS) {
         strict: true,
         noEmit: true,
         skipLibCheck: false,
-        lib,
+        lib: ["es2023", "esnext.disposable", ...dom],
         types,
         ...resolution,
       };

@@ -65,6 +65,7 @@ function messageOf(i: number, number: number, members: number): readonly string[
     seq: 0,
     since: 0,
     sent: 0,
+    waitedMs: 0,
     held: 0,
     fresh: 0,
     want: Math.floor((0.9 * WHOLE) / members),

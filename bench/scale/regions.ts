@@ -273,6 +273,7 @@ class Member {
       seq: this.#seq,
       since: 1,
       sent: 0,
+      waitedMs: 0,
       held: this.#held,
       fresh: this.freed,
       want: this.#want,

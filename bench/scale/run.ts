@@ -4,7 +4,7 @@
 //   npm run scale -- --short    small ones, on a day of a minute
 //   npm run scale -- --write    also puts the tables into docs/scale.md
 
-import { writeMarked } from "../../scripts/results/marked.ts";
+import { writeMarked } from "../../scripts/marked.ts";
 import { short } from "../lib/options.ts";
 import { markdown } from "../lib/report.ts";
 import { equalFractions } from "./equal-fractions.ts";

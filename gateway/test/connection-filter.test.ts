@@ -1,8 +1,6 @@
-import { Redis } from "ioredis";
 import type { RedisClient } from "smooth-limiter/redis";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../test/support/redis/server.ts";
 import { suite } from "../../test/support/suite.ts";
 import {
   createGateway,
@@ -10,41 +8,12 @@ import {
   functionSource,
   type Gateway,
   type GatewayOptions,
-  type GatewayRequest,
-  type UrlRules,
   type Verdict,
 } from "../src/index.ts";
 import { request } from "./support/http/request.ts";
+import { enter, type InFlightPermits, inFlight, open, type Rules } from "./support/in-flight.ts";
 
 const test = suite("rules for connections");
-
-type Rules = UrlRules["rules"];
-
-const open = (rules: Rules, options: Partial<GatewayOptions> = {}) =>
-  createGateway({
-    rules: { url: "/", rules },
-    clock: new FakeClock(),
-    actors: { account: fromHeader("account") },
-    ...options,
-  });
-
-/** A request, and a function that ends it. */
-function inFlight(
-  more: { url?: string; account?: string; remoteAddress?: string; method?: string } = {},
-): { request: GatewayRequest; end: () => void } {
-  const { url = "/", account, ...rest } = more;
-  const listeners: (() => void)[] = [];
-  const headers = account === undefined ? undefined : { account };
-  const base = request(url, { ...rest, ...(headers && { headers }) });
-  return {
-    request: { ...base, onClose: (closed) => void listeners.push(closed) },
-    end: () => listeners.splice(0).forEach((end) => void end()),
-  };
-}
-
-type InFlightPermits = ReturnType<typeof inFlight>;
-
-const enter = (gateway: Gateway, who: InFlightPermits) => gateway.check(who.request) as Verdict;
 
 test("as many requests of each actor at once as the rule says, until they are over", async () => {
   const gateway = await open([{ actor: "account", connections: 2, name: "conn" }]);
@@ -328,68 +297,6 @@ test("what the gateway lacks is an error at the start", async () => {
     await fails([{ actor: "account", connections: 1 }], { actors: {} }),
     /the gateway has no options\.actors\.account/,
   );
-});
-
-test("a global rule counts the requests of all instances, and closes what it opened", async () => {
-  const redis = new Redis(await freshUrl());
-  try {
-    const rules: Rules = [
-      { actor: "device", connections: 2, scope: "global", name: "conn" },
-      { actor: "all", connections: 100, scope: "global", name: "whole" },
-      { actor: "all", unit: "hour", rpu: 3, name: "rate" },
-    ];
-    const [one, two] = await Promise.all([open(rules, { redis }), open(rules, { redis })]);
-    const [first, second] = [inFlight(), inFlight()];
-    assert.ok((await one.check(first.request)).allowed);
-    assert.is((await two.peek(inFlight().request)).outcomes[0]?.decision.remaining, 1);
-    assert.ok((await two.check(second.request)).allowed);
-    const refused = await one.check(inFlight().request);
-    assert.equal(
-      [refused.allowed, refused.retryMs, refused.outcomes.map(({ rule }) => rule.name)],
-      [false, 1000, ["conn"]],
-    );
-    assert.not.ok((await one.peek(inFlight().request)).allowed);
-    assert.ok((await one.check(inFlight({ remoteAddress: "192.0.2.9" }).request)).allowed);
-    second.end();
-    const isFree = async () => (await one.peek(inFlight().request)).outcomes[0]?.allowed === true;
-    for (let i = 0; i < 100 && !(await isFree()); i++) await new Promise((go) => setTimeout(go, 5));
-    assert.ok((await one.check(inFlight().request)).allowed);
-    await Promise.all([one.close(), two.close()]);
-    const late = await Promise.resolve(one.check(inFlight().request)).catch(
-      (error: Error) => error.name,
-    );
-    assert.is(late, "LimiterClosedError");
-  } finally {
-    redis.disconnect();
-  }
-});
-
-test("while Redis is away each instance gives its share, or rejects; a shadow rule says nothing", async () => {
-  const redis = new Redis(await freshUrl());
-  redis.on("error", () => {});
-  redis.disconnect();
-  const options = { redis, timeoutMs: 50 };
-  const rule = { actor: "all", connections: 1, scope: "global" } as const;
-  const local = await open([rule], { ...options, instances: 1 });
-  assert.ok((await local.check(inFlight().request)).allowed);
-  assert.not.ok((await local.check(inFlight().request)).allowed);
-  const strict = await open([{ actor: "all", connections: 1, name: "near" }, rule], {
-    ...options,
-    whenUnavailable: "throw",
-  });
-  for (let i = 0; i < 2; i++) {
-    const failed = await Promise.resolve(strict.check(inFlight().request)).catch(
-      (error: Error) => error.name,
-    );
-    assert.is(failed, "StoreUnavailableError", "the place of the local rule is free again");
-  }
-  const shadow = await open([{ ...rule, mode: "shadow" }], {
-    ...options,
-    whenUnavailable: "throw",
-  });
-  const { allowed, outcomes } = await shadow.check(inFlight().request);
-  assert.equal([allowed, outcomes.length], [true, 0]);
-  await Promise.all([local.close(), strict.close(), shadow.close()]);
 });
 
 test.run();

@@ -14,7 +14,9 @@ const [WIDTH, ROW, LEFT, GAP] = [460, 110, 40, 46];
 const workers = (atMs: number) => (atMs >= 10_000 && atMs < 20_000 ? 20 : 10);
 
 /** Returns the picture, as SVG. */
-export function drawLearnedLimit(themed: () => string): string {
+export function drawLearnedLimit(
+  svg: (width: number, height: number, content: readonly string[]) => string,
+): string {
   const { calls, limits } = runScene(
     {
       durationMs: SECONDS * 1000,
@@ -58,10 +60,7 @@ export function drawLearnedLimit(themed: () => string): string {
   const seconds = [0, 10, 20, 30].map((s) => {
     return `<text x="${LEFT + (s * WIDTH) / SECONDS}" y="${below + 20}">${s}</text>`;
   });
-  return [
-    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="Helvetica,Arial,sans-serif" font-size="17" fill="#344054">`,
-    themed(),
-    `<path fill="#fff" d="M0 0h${width}v${height}H0"/>`,
+  return svg(width, height, [
     `<text x="12" y="28" font-size="19" font-weight="bold" fill="#000">An adaptive limit finds 10, 20 and 10 workers</text>`,
     row(first, "Blue: the limit. Grey: workers.", MOST_SLOTS, instants.map(workers), limit),
     row(
@@ -71,6 +70,6 @@ export function drawLearnedLimit(themed: () => string): string {
       instants.map(() => SERVICE_MS),
       heldMs,
     ),
-    `<g text-anchor="middle">${seconds.join("")}<text x="${LEFT + WIDTH / 2}" y="${below + 42}">seconds</text></g></svg>\n`,
-  ].join("");
+    `<g text-anchor="middle">${seconds.join("")}<text x="${LEFT + WIDTH / 2}" y="${below + 42}">seconds</text></g>`,
+  ]);
 }

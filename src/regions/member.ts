@@ -108,6 +108,8 @@ export class Part implements Validity {
   want = 0;
   number = 0;
   isAnswered = true;
+  /** Since when something is promised to it; undefined: nothing is. */
+  promisedMs: number | undefined;
   seq = 0;
   rows: LedgerRecord["rows"] = [];
 
@@ -244,6 +246,7 @@ export class Part implements Validity {
   cool(): void {
     this.nextMs = Infinity;
     this.soon = 0;
+    this.promisedMs = undefined;
     this.seq = 0;
     this.rows = [];
   }
@@ -467,7 +470,9 @@ export class Member {
     const { number } = part;
     const demand = Math.max(0, Math.floor(part.demand - base * WHOLE));
     const since = this.#created;
-    const message = this.#message({ number, seq, since, held, fresh: freed, want, demand, keepMs });
+    const waitedMs = Math.max(0, Math.floor(now - (part.promisedMs ?? now)));
+    const amounts = { held, fresh: freed, want, demand, waitedMs };
+    const message = this.#message({ number, seq, since, ...amounts, keepMs });
     const replied = (reply: Reply) => {
       if (number !== part.number || this.#isClosed) return;
       part.freed = Math.max(0, part.freed - freed);
@@ -490,10 +495,11 @@ export class Member {
     readonly fresh?: number;
     readonly want?: number;
     readonly demand?: number;
+    readonly waitedMs?: number;
   }): readonly string[] {
     const { region, everyMs, leaseMs, pool, clock } = this.#options;
     const sent = this.#ahead === undefined ? 0 : Math.max(0, Math.floor(clock.now() + this.#ahead));
-    const none = { seq: 0, sent, held: 0, fresh: 0, want: 0, demand: 0 };
+    const none = { seq: 0, sent, held: 0, fresh: 0, want: 0, demand: 0, waitedMs: 0 };
     const times = { leaseMs: Math.ceil(leaseMs * DRIFT), gapMs: Math.ceil(everyMs), pool };
     const id = this.#id;
     return writeMessage({ ...none, ...numbers, ...times, id, region: encodeURIComponent(region) });
@@ -527,6 +533,10 @@ export class Member {
     if (sentMs + leaseMs > clock.now()) {
       part.seq = record.seq;
       part.rows = record.rows;
+      // what comes with this reply was promised before; what is promised now may be new
+      const isPromised = (record.rows.find(({ id }) => id === this.#id)?.promised ?? 0) > 0;
+      if (!isPromised) part.promisedMs = undefined;
+      else if (held > part.held || part.promisedMs === undefined) part.promisedMs = sentMs;
       part.lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
       part.change(held, fresh);
       const { target, excess } = this.#divide(part);

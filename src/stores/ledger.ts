@@ -14,7 +14,7 @@
  *
  * A part that a member has released may be used by another one at once, since the one who says so has stopped using it.
  * A part that the ledger believes to be free may not: the ledger may have gone back in time (a restored backup, a replica
- * that took over), and forgotten who took it. So it is promised first, and may be used `gap` ms later. Every member
+ * that took over), and forgotten who took it. So it is promised first, and may be used when its member has waited for `gap` ms, by its own clock. Every member
  * speaks in each interval, `gap` is one interval, and a member that has seen a later number, holds more than its row says, or knows of a
  * later start of the ledger shows that the ledger has forgotten something. Then the ledger is closed for one lease:
  * promises are void, nothing is handed on, and when it opens again all leases that it could have forgotten are over.
@@ -54,6 +54,8 @@ export interface LedgerMessage {
   readonly fresh: number;
   readonly want: number;
   readonly demand: number;
+  /** For how long the member has known what is promised to it, by its own clock. */
+  readonly waitedMs: number;
   readonly leaseMs: number;
   readonly gapMs: number;
   /** The record is kept for at least so long after the last message. */
@@ -70,10 +72,9 @@ export interface Row {
   /** Handed to the member, which learns of it with its next message; and how many of these parts are fresh. */
   gift: number;
   giftFresh: number;
-  /** Promised to the member from `ripe` on; and how many of these parts are fresh. */
+  /** Promised to the member; and how many of these parts are fresh. */
   promised: number;
   promisedFresh: number;
-  ripe: number;
   want: number;
   demand: number;
   /** When the lease is over. */
@@ -107,7 +108,7 @@ export function exchange(
   const [id = "", region = "", ...numbers] = message;
   const [number = 0, known = 0, since = 0, sent = 0, held = 0, freed = 0, ...more] =
     numbers.map(Number);
-  const [want = 0, demand = 0, lease = 0, gap = 0, keep = 0, pool = 0] = more;
+  const [want = 0, demand = 0, waited = 0, lease = 0, gap = 0, keep = 0, pool = 0] = more;
   const record = text === undefined ? undefined : readLedger(text);
   // 0 means that it is not known
   const start = since > 0 ? since : Math.max(1, now);
@@ -146,7 +147,7 @@ export function exchange(
   let gotFresh = me.giftFresh;
   me.gift = 0;
   me.giftFresh = 0;
-  if (me.promised > 0 && now >= me.ripe) {
+  if (me.promised > 0 && waited >= gap) {
     got += me.promised;
     gotFresh += me.promisedFresh;
     me.promised = 0;
@@ -175,7 +176,6 @@ export function exchange(
   if (isOpen && me.promised === 0 && want > me.held) {
     me.promised = Math.min(want - me.held, free);
     me.promisedFresh = Math.min(me.promised, fresh);
-    me.ripe = now + gap;
     fresh -= me.promisedFresh;
   }
   if (me.held + me.promised + want === 0) rows.pop();
@@ -204,7 +204,6 @@ const EMPTY: Omit<Row, "id" | "region"> = {
   giftFresh: 0,
   promised: 0,
   promisedFresh: 0,
-  ripe: 0,
   want: 0,
   demand: 0,
   lapse: 0,
@@ -214,8 +213,8 @@ function writeLedger({ created, seq, closed, fresh, rest, last, rows }: LedgerRe
   let text = `${created} ${seq} ${closed} ${fresh} ${rest} ${last}\n`;
   for (const row of rows) {
     const { id, region, number, held, gift, giftFresh, promised, promisedFresh } = row;
-    const { ripe, want, demand, lapse } = row;
-    text += `${id} ${region} ${number} ${held} ${gift} ${giftFresh} ${promised} ${promisedFresh} ${ripe} ${want} ${demand} ${lapse}\n`;
+    const { want, demand, lapse } = row;
+    text += `${id} ${region} ${number} ${held} ${gift} ${giftFresh} ${promised} ${promisedFresh} ${want} ${demand} ${lapse}\n`;
   }
   return text;
 }
@@ -233,7 +232,7 @@ export function readLedger(text: string): LedgerRecord {
   };
   const rows = lines.slice(1, -1).map((line): Row => {
     const fields = line.split(" ");
-    if (fields.length !== 12) failRecord(text);
+    if (fields.length !== 11) failRecord(text);
     const [id = "", region = ""] = fields;
     return {
       id,
@@ -244,10 +243,9 @@ export function readLedger(text: string): LedgerRecord {
       giftFresh: at(fields, 5),
       promised: at(fields, 6),
       promisedFresh: at(fields, 7),
-      ripe: at(fields, 8),
-      want: at(fields, 9),
-      demand: at(fields, 10),
-      lapse: at(fields, 11),
+      want: at(fields, 8),
+      demand: at(fields, 9),
+      lapse: at(fields, 10),
     };
   });
   const head = lines[0]?.split(" ") ?? [];
@@ -270,7 +268,7 @@ function failRecord(text: string): never {
 /** The message in the form in which a store gets it. */
 export function writeMessage(message: LedgerMessage): readonly string[] {
   const { id, region, number, seq, since, sent, held, fresh, want, demand, ...times } = message;
-  const { leaseMs, gapMs, keepMs, pool } = times;
+  const { waitedMs, leaseMs, gapMs, keepMs, pool } = times;
   const numbers = [
     number,
     seq,
@@ -280,6 +278,7 @@ export function writeMessage(message: LedgerMessage): readonly string[] {
     fresh,
     want,
     demand,
+    waitedMs,
     leaseMs,
     gapMs,
     keepMs,

@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import * as assert from "uvu/assert";
-import { PAGES } from "../../scripts/results/pages.ts";
-import { tablesOf, withTables } from "../../scripts/results/tables.ts";
+import { PAGES, tablesOf, withTables } from "../../scripts/pages.ts";
 import { suite } from "../support/suite.ts";
 
 const RESULTS = `# Results

@@ -133,6 +133,7 @@ parts("what each process holds, and what it is going to get", () => {
       seq: 0,
       since: 1,
       sent: 0,
+      waitedMs: 0,
       held: 0,
       fresh: 0,
     },

@@ -35,7 +35,6 @@ test("a member gives away what others lack, in proportion to its excess, and no 
     giftFresh: 0,
     promised: 0,
     promisedFresh: 0,
-    ripe: 0,
     lapse: 0,
   };
   const rows = [

@@ -19,20 +19,34 @@ class Ledger {
   now = 1_000_000;
   readonly #numbers = new Map<string, number>();
   readonly #seqs = new Map<string, number>();
+  /** Since when each member knows of a promise. */
+  readonly #promised = new Map<string, number>();
 
   /** Says something to the ledger. @returns what the member holds from now on, and how much of what came is fresh */
   say(id: string, said: Partial<LedgerMessage>): { held: number; fresh: number } {
     const number = (this.#numbers.get(id) ?? 0) + 1;
     this.#numbers.set(id, number);
-    const none = { held: 0, fresh: 0, want: 0, demand: 0, since: OLD, sent: 0 };
+    const none = { held: 0, fresh: 0, want: 0, demand: 0, since: OLD, sent: 0, waitedMs: 0 };
     const times = { leaseMs: LEASE_MS, gapMs: GAP_MS, keepMs: KEEP_MS, pool: POOL };
     const seq = this.#seqs.get(id) ?? 0;
-    const message = writeMessage({ ...none, ...times, id, region: id, number, seq, ...said });
+    const waitedMs = this.now - (this.#promised.get(id) ?? this.now);
+    const message = writeMessage({
+      ...none,
+      ...times,
+      id,
+      region: id,
+      number,
+      seq,
+      waitedMs,
+      ...said,
+    });
     const { reply, record } = exchange(this.text, message, this.now);
     this.text = record ?? this.text;
     const [head = "", ...lines] = reply.split("\n");
     if (!head.startsWith("late")) this.#seqs.set(id, readLedger(lines.join("\n")).seq);
     const [held = NaN, fresh = NaN] = head.split(" ").map(Number);
+    if ((this.row(id)?.promised ?? 0) === 0) this.#promised.delete(id);
+    else if (!this.#promised.has(id) || held > (said.held ?? 0)) this.#promised.set(id, this.now);
     return { held, fresh };
   }
 
@@ -280,6 +294,7 @@ twins("answers and writes the same to the last byte", async () => {
           fresh,
           want,
           demand: want,
+          waitedMs: ms,
           leaseMs: LEASE_MS,
           gapMs: GAP_MS,
           keepMs: KEEP_MS,

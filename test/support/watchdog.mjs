@@ -1,15 +1,18 @@
-// A worker thread, so that it works even while the main thread is stuck in a loop. Each message says what the
-// main thread is doing, and how long that may take.
+// A worker thread, so that it works even while the main thread is stuck in a loop. Memory that both share says how many
+// steps the main thread has begun, how long the present one may take, and what it is.
 
 import { writeSync } from "node:fs";
-import { parentPort } from "node:worker_threads";
+import { workerData } from "node:worker_threads";
 
-let timer;
+const LOOK_MS = 500;
+const counts = new Int32Array(workerData, 0, 2);
+let [step, since] = [0, performance.now()];
 
-parentPort.on("message", ({ doing, limitMs }) => {
-  clearTimeout(timer);
-  timer = setTimeout(() => {
-    writeSync(2, `\nStopped after ${limitMs / 1000} s: ${doing}\n`);
-    process.kill(process.pid, "SIGKILL");
-  }, limitMs);
-});
+setInterval(() => {
+  const [now, limitMs] = counts;
+  if (now !== step) [step, since] = [now, performance.now()];
+  if (performance.now() - since < limitMs) return;
+  const doing = Buffer.from(workerData, 8).toString().replaceAll("\0", "");
+  writeSync(2, `\nStopped after ${limitMs / 1000} s: ${doing}\n`);
+  process.kill(process.pid, "SIGKILL");
+}, LOOK_MS);

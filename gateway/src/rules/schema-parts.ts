@@ -107,7 +107,6 @@ export const ANYTHING = z.unknown() as unknown as z.ZodType<string, string>;
 
 /** One value, or a list of at least one. */
 export function oneOrMore(value: z.ZodType<string>, allowed: string) {
-  const items = jsonOf(value);
   const words = says(`${allowed}, or a list of these`);
   return z
     .union([z.string(), z.array(ANYTHING).min(1, words)], words)
@@ -119,7 +118,12 @@ export function oneOrMore(value: z.ZodType<string>, allowed: string) {
         return data;
       }),
     )
-    .meta({ anyOf: [items, { type: "array", items, minItems: 1 }] });
+    .meta({
+      get anyOf() {
+        const items = jsonOf(value);
+        return [items, { type: "array", items, minItems: 1 }];
+      },
+    });
 }
 
 /** A text, or a map: what it is decides which schema says what is allowed. */
@@ -148,11 +152,15 @@ export function oneOf<Read, Written>(
       }
       return z.NEVER;
     })
-    .meta({ anyOf: schemas.map(jsonOf) });
+    .meta({
+      get anyOf() {
+        return schemas.map(jsonOf);
+      },
+    });
   return schema as unknown as z.ZodType<Read, Written>;
 }
 
-/** Returns the JSON Schema of what a file may contain. */
+/** Returns the JSON Schema of what a file may contain. It takes long, so the schemas above call it only for editors. */
 export function jsonOf(schema: z.ZodType) {
   const { $schema, ...json } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
   return json;

@@ -3,6 +3,7 @@ import * as fc from "fast-check";
 import * as assert from "uvu/assert";
 import { runs, suite } from "../../../test/support/suite.ts";
 import { PathTree } from "../../src/match/tree.ts";
+import { anyText } from "../support/any-text.ts";
 
 const test = suite("matching");
 
@@ -246,7 +247,7 @@ const piece = fc.constantFrom(
 const targets = fc.oneof(
   fc.array(piece, { maxLength: 12 }).map((all) => `/${all.join("")}`),
   fc.array(piece, { maxLength: 12 }).map((all) => all.join("")),
-  fc.string({ unit: "binary" }),
+  anyText,
   fc.webUrl({ withQueryParameters: true, withFragments: true }),
 );
 

@@ -9,6 +9,7 @@ import {
   readRules,
   type UrlRules,
 } from "../../src/index.ts";
+import { anyText } from "../support/any-text.ts";
 
 /** Processor time: other work on the machine does not count. */
 const cpuMs = () => process.cpuUsage().user / 1000;
@@ -533,7 +534,7 @@ test("any text gives rules or a RulesError", async () => {
     ),
   );
   const texts = fc.oneof(
-    fc.string({ unit: "binary" }),
+    anyText,
     fc.array(fragments).map((all) => all.join("")),
   );
   await fc.assert(

@@ -1,7 +1,7 @@
 -- Exchanges a message with the ledger of a limit: the twin of stores/ledger.ts, which explains it.
 --
 -- key      the record, a text
--- first    the message: id region number seq since sent held fresh want demand lease gap keep pool
+-- first    the message: id region number seq since sent held fresh want demand waited lease gap keep pool
 -- reply    held fresh LF and the record; or "late" and the time
 --
 -- Uses only GET, SET and TIME: Redis users of limiters need the rights to call these anyway.
@@ -12,12 +12,12 @@ local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local id, region = ARGV[first], ARGV[first + 1]
 local numbers = {}
-for i = 2, 13 do
+for i = 2, 14 do
   numbers[i] = tonumber(ARGV[first + i])
 end
 local number, known, since, sent, held = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
-local freed, want, demand, lease = numbers[7], numbers[8], numbers[9], numbers[10]
-local gap, keep, pool = numbers[11], numbers[12], numbers[13]
+local freed, want, demand, waited = numbers[7], numbers[8], numbers[9], numbers[10]
+local lease, gap, keep, pool = numbers[11], numbers[12], numbers[13], numbers[14]
 local start = since > 0 and since or now
 local longest = keep + 2 * gap
 local created, seq, closed, fresh, rest, at = start, 0, start + lease, pool, 0, now
@@ -41,23 +41,23 @@ if text then
     for field in string.gmatch(line, "%S+") do
       row[#row + 1] = #row < 2 and field or tonumber(field)
     end
-    row[12] = math.min(row[12], now + 2 * lease)
-    if row[12] <= now and row[4] + row[5] + row[7] > 0 then
+    row[11] = math.min(row[11], now + 2 * lease)
+    if row[11] <= now and row[4] + row[5] + row[7] > 0 then
       rest = longest
     end
     if row[1] == id then
       me = row
-    elseif row[12] > now then
+    elseif row[11] > now then
       others[#others + 1] = row
     end
   end
 end
--- a row: id region number held gift gift_fresh promised promised_fresh ripe want demand lapse
+-- a row: id region number held gift gift_fresh promised promised_fresh want demand lapse
 if (me and number <= me[3]) or (sent > 0 and now - sent > lease) then
   return string.format("late %.0f", now)
 end
-if not me or me[12] <= now then
-  me = { id, region, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+if not me or me[11] <= now then
+  me = { id, region, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 end
 others[#others + 1] = me
 
@@ -73,18 +73,18 @@ end
 local open = now >= closed
 local got, got_fresh = me[5], me[6]
 me[5], me[6] = 0, 0
-if me[7] > 0 and now >= me[9] then
+if me[7] > 0 and waited >= gap then
   got, got_fresh = got + me[7], got_fresh + me[8]
   me[7], me[8] = 0, 0
 end
-me[3], me[4], me[10], me[11], me[12] = number, held + got, want, demand, now + lease
+me[3], me[4], me[9], me[10], me[11] = number, held + got, want, demand, now + lease
 me[7] = math.min(me[7], math.max(0, want - me[4]))
 me[8] = math.min(me[8], me[7])
 
 local left, left_fresh, taken = released, math.min(freed, released), 0
 for _, row in ipairs(others) do
   if open and row ~= me then
-    local given = math.max(0, math.min(row[10] - row[4] - row[5] - row[7], left))
+    local given = math.max(0, math.min(row[9] - row[4] - row[5] - row[7], left))
     local given_fresh = math.min(left_fresh, given)
     row[5], row[6] = row[5] + given, row[6] + given_fresh
     left, left_fresh = left - given, left_fresh - given_fresh
@@ -99,7 +99,6 @@ fresh = math.min(free, rest == 0 and free or fresh + left_fresh)
 if open and me[7] == 0 and want > me[4] then
   me[7] = math.min(want - me[4], free)
   me[8] = math.min(me[7], fresh)
-  me[9] = now + gap
   fresh = fresh - me[8]
 end
 if me[4] + me[7] + want == 0 then
@@ -112,7 +111,7 @@ for i, field in ipairs(head) do
 end
 local lines = { table.concat(head, " ") .. "\n" }
 for _, row in ipairs(others) do
-  for i = 3, 12 do
+  for i = 3, 11 do
     row[i] = string.format(whole, row[i])
   end
   lines[#lines + 1] = table.concat(row, " ") .. "\n"
