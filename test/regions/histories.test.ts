@@ -113,7 +113,8 @@ async function play(
   const snapshots = [home.snapshot()];
   for (const { demand, permits, waits, ticks, tickMs, fault } of phases) {
     const what = faults[kind][fault];
-    if (what !== "restart" || !isCalendar) suffer(world, what, fault % 3, snapshots, ticks + permits);
+    if (what !== "restart" || !isCalendar)
+      suffer(world, what, fault % 3, snapshots, ticks + permits);
     for (let tick = 0; tick < ticks; tick++) {
       for (const [region, requests] of demand.entries()) {
         for (let i = 0; i < requests; i++) void ask(region, permits, waits);
