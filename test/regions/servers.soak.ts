@@ -68,6 +68,15 @@ class Callers {
     }
   }
 
+  /** Asks until the region has more than half of the limit: on a busy machine that takes longer. */
+  async askUntilMoved(demands: readonly number[], region: number): Promise<void> {
+    for (let tries = 0; tries < 40; tries++) {
+      if ((this.limiters[region]?.fraction ?? 0) > 0.5) return;
+      await this.ask(demands, 250);
+    }
+    assert.unreachable(`${REGIONS[region]} has ${this.limiters[region]?.fraction} of the limit`);
+  }
+
   async #ask(region: number): Promise<void> {
     if (await this.limiters[region]?.tryAcquire()) this.#granted.push(performance.now());
   }
@@ -122,8 +131,8 @@ for (const [title, { policy, more }] of Object.entries(policies)) {
     try {
       await callers.ask([20, 20, 20], 3000);
       await callers.ask([600, 20, 20], 3000);
-      await callers.ask([20, 600, 20], 2500);
-      assert.ok((callers.limiters[1]?.fraction ?? 0) > 0.5, `${callers.limiters[1]?.fraction}`);
+      await callers.ask([20, 600, 20], 1500);
+      await callers.askUntilMoved([20, 600, 20], 1);
       await proxies[1]?.stall();
       await callers.ask([600, 600, 20], 4000);
       await proxies[1]?.delay(DISTANCES.us);
@@ -157,10 +166,10 @@ test("token bucket, PostgreSQL: the parts follow the demand, and the bound holds
   );
   try {
     await callers.ask([20, 20, 20], 3000);
-    await callers.ask([600, 20, 20], 3000);
-    assert.ok((callers.limiters[0]?.fraction ?? 0) > 0.5, `${callers.limiters[0]?.fraction}`);
-    await callers.ask([20, 20, 600], 3000);
-    assert.ok((callers.limiters[2]?.fraction ?? 0) > 0.5, `${callers.limiters[2]?.fraction}`);
+    await callers.ask([600, 20, 20], 1500);
+    await callers.askUntilMoved([600, 20, 20], 0);
+    await callers.ask([20, 20, 600], 1500);
+    await callers.askUntilMoved([20, 20, 600], 2);
     await callers.ask([600, 600, 600], 3000);
     callers.keepBound(more);
   } finally {
