@@ -209,7 +209,12 @@ class OpenRegion implements Region {
     const { maxWaiting, onFull, clock } = checkLimiterOptions({ ...pick(options), name });
     this.#reserved = reserve / weights.size;
     const reserved = this.#reserved;
-    const shared = { prefix, ...(options.clock === undefined ? {} : { clock }) };
+    const base = local === undefined ? reserved : 0;
+    const pool = Math.floor((1 - reserve) * WHOLE);
+    const shared = {
+      ...{ prefix, maxWaiting, order: options.order },
+      ...(options.clock === undefined ? {} : { clock }),
+    };
     this.#local =
       local === undefined ? undefined : limiterOn(local, name, this.#partOf(listed), shared);
     this.#options = {
@@ -219,9 +224,10 @@ class OpenRegion implements Region {
       policies: listed,
       exchange: exchangeOf(home),
       ledgerKey: `${checkText("prefix", prefix)}${name.replace(/[%[]/g, encodeURIComponent)}%regions`,
-      base: local === undefined ? reserved : 0,
+      base,
       reserved,
-      pool: Math.floor((1 - reserve) * WHOLE),
+      pool,
+      most: Math.max(base + pool / WHOLE, reserved),
       everyMs,
       leaseMs,
       clock,
@@ -305,7 +311,8 @@ function weightsOf(regions: RegionalOptions["regions"]): ReadonlyMap<string, num
       : failCheck("regions", words, regions);
   if (entries.length === 0) throw new RangeError(`regions must be ${words}, got none`);
   const weights = entries.map(([name, weight]): [string, number] => [
-    encodeURIComponent(checkKey("regions", name)),
+    encodeURIComponent(checkKey("regions", name)) ||
+      failCheck("regions", "names that are not empty", name, RangeError),
     checkNumber(`regions.${name}`, weight, aboveZero),
   ]);
   const byName = new Map(weights);
@@ -345,7 +352,10 @@ function limiterOn(
   local: Store | RedisClient,
   name: string,
   policies: Policies,
-  options: { readonly prefix: string; readonly clock?: Clock },
+  options: Pick<RegionalOptions, "maxWaiting" | "order"> & {
+    readonly prefix: string;
+    readonly clock?: Clock;
+  },
 ): Shared {
   if (!isStore(local)) adapterIn("local", local);
   return isStore(local)

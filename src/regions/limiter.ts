@@ -11,7 +11,11 @@ import { isTryOptions } from "../api/options.ts";
 import type { OutageStats, RemoteStats, StoreState } from "../api/outage-stats.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import { asyncDispose } from "../ground/dispose.ts";
-import { LimiterClosedError, StoreUnavailableError } from "../ground/errors.ts";
+import {
+  LimiterClosedError,
+  PermitsExceedCapacityError,
+  StoreUnavailableError,
+} from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
 import { AT_ONCE } from "../local/queueing-limiter.ts";
 import { UNKNOWN } from "../queue/supply.ts";
@@ -123,9 +127,9 @@ export class PartLimiter implements RemoteLimiter {
       const own = async () => part.limiter[reserveAwaited](permits, sequence, options);
       const { waitMs } = part.limiter.peek(permits, options);
       const reserve = this.#reserve;
-      const there = waitMs > 0 ? await reserve?.peek(permits, options) : undefined;
-      if (waitMs > 0 && there?.allowed !== true) this.region.member.lack(part);
-      if (reserve === undefined || there === undefined || there.waitMs >= waitMs) return own();
+      const other = waitMs > 0 ? await there(reserve?.peek(permits, options)) : undefined;
+      if (waitMs > 0 && other?.allowed !== true) this.region.member.lack(part);
+      if (reserve === undefined || other === undefined || other.waitMs >= waitMs) return own();
       return reserve.reserve(permits, options);
     });
   }
@@ -148,7 +152,7 @@ export class PartLimiter implements RemoteLimiter {
   ): Promise<Decision> {
     const own = finite(await ask(part.limiter));
     const reserve = this.#reserve;
-    const other = own.allowed || reserve === undefined ? own : await ask(reserve);
+    const other = own.allowed || reserve === undefined ? own : ((await there(ask(reserve))) ?? own);
     const shorter = other.allowed || other.waitMs <= own.waitMs ? other : own;
     if (isDemand && !shorter.allowed) this.region.member.lack(part);
     return shorter;
@@ -231,16 +235,12 @@ export class PartLimiter implements RemoteLimiter {
     return part;
   }
 
-  /** Counts the caller among those that wait, which are demand in the next interval too. */
+  /** Counts the caller among those that wait. */
   #waits<T>(part: Part, permits: Permits, answer: Promise<T>): Promise<T> {
-    const cost = part.costOf(part.queue.supply.amount(permits));
-    part.waiting += cost;
+    const { member } = this.region;
+    member.waits(part, part.costOf(part.queue.supply.amount(permits)), answer);
     // with a reserve in a store, only if that refuses: see `#shortest`
-    if (this.#reserve === undefined) this.region.member.lack(part);
-    const done = () => {
-      part.waiting = Math.max(0, part.waiting - cost);
-    };
-    answer.then(done, done);
+    if (this.#reserve === undefined) member.lack(part);
     return answer;
   }
 
@@ -248,7 +248,7 @@ export class PartLimiter implements RemoteLimiter {
   async #tryReserve(part: Part, reserve: RemoteLimiter, permits: Permits): Promise<boolean> {
     let isGranted = false;
     try {
-      isGranted = await reserve.tryAcquire(permits);
+      isGranted = (await there(reserve.tryAcquire(permits))) ?? part.limiter.tryAcquire(permits);
       return isGranted;
     } finally {
       if (!isGranted) this.region.member.lack(part);
@@ -266,10 +266,11 @@ export class PartLimiter implements RemoteLimiter {
     const reserve = this.#reserve;
     if (reserve === undefined) return own();
     try {
-      const there = await reserve.decide(permits);
-      if (there.allowed) return granted;
+      const decision = await there(reserve.decide(permits));
+      if (decision?.allowed) return granted;
       this.region.member.lack(part);
-      if (there.waitMs < part.limiter.peek(permits).waitMs) return await other(reserve);
+      if (decision === undefined) return own();
+      if (decision.waitMs < part.limiter.peek(permits).waitMs) return await other(reserve);
     } catch (error) {
       this.region.member.lack(part);
       if (!(error instanceof StoreUnavailableError) || part.fraction === 0) throw error;
@@ -283,6 +284,16 @@ export class PartLimiter implements RemoteLimiter {
     } catch (error) {
       return Promise.reject(error);
     }
+  }
+}
+
+/** Returns the reserve's answer; undefined if the request is larger than the reserve, though it may fit a part. */
+async function there<T>(answer: T | Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof PermitsExceedCapacityError) return undefined;
+    throw error;
   }
 }
 

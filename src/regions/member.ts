@@ -78,6 +78,8 @@ export interface MemberOptions {
   readonly reserved: number;
   /** What is on lease altogether. */
   readonly pool: number;
+  /** No request is granted that needs a larger fraction. */
+  readonly most: number;
   readonly everyMs: number;
   readonly leaseMs: number;
   readonly clock: Clock;
@@ -108,6 +110,10 @@ export class Part implements Validity {
   want = 0;
   number = 0;
   isAnswered = true;
+  /** Whether the last message seemed too old. */
+  isLate = false;
+  /** What the clock of its ledger shows beyond this one, ms; undefined: not known. In a cluster each key has another clock. */
+  ahead: number | undefined;
   /** Since when something is promised to it; undefined: nothing is. */
   promisedMs: number | undefined;
   seq = 0;
@@ -127,11 +133,12 @@ export class Part implements Validity {
   #cost = 0;
   #waited = 0;
   waiting = 0;
+  callers = 0;
   /** The estimate, in `WHOLE`. */
   demand = 0;
 
   constructor(key: string | undefined, options: MemberOptions) {
-    const { clock, policies, name, base, stats } = options;
+    const { clock, policies, name, base, most, stats } = options;
     this.key = key;
     this.#options = options;
     const watched: Clock = {
@@ -146,7 +153,7 @@ export class Part implements Validity {
     this.isOver = base === 0;
     const time = new MonotonicTime(watched);
     const part = Math.max(LEAST, base);
-    this.#state = PartState.open(policies, part, this, time.last, time.epoch);
+    this.#state = PartState.open(policies, { part, most }, this, time.last, time.epoch);
     this.queue = new PermitQueue(time, this.#state, orderIn(options));
     const { maxWaiting, onFull } = options;
     this.limiter = new QueueingLimiter(
@@ -195,7 +202,7 @@ export class Part implements Validity {
 
   /** Whether nothing would be lost if the key were forgotten. */
   isForgettable(now: number): boolean {
-    if (this.isHot || this.held > 0 || this.waiting > 0 || !this.queue.isIdle) return false;
+    if (this.isHot || this.held > 0 || this.callers > 0 || !this.queue.isIdle) return false;
     return (
       this.#state.lifetime(this.queue.last) <= 0 && now - this.#sinceMs > this.#options.everyMs
     );
@@ -277,10 +284,11 @@ export class Part implements Validity {
 
   /** Goes by the numbers in force from now on. */
   renumber(): void {
-    const { list } = this.#options.policies;
+    const { policies, most } = this.#options;
+    const { list } = policies;
     const part = Math.max(LEAST, this.fraction);
     this.queue.resize(partsOf(list, part));
-    this.#state.renumber(list);
+    this.#state.renumber(partsOf(list, most));
     this.#rates = ratesOf(list);
   }
 
@@ -323,9 +331,10 @@ export class Member {
   readonly #hot = new Set<Part>();
   /** When the ledger was created, by its own clock; 0: not known. */
   #created = 0;
-  /** What the ledger's clock shows beyond this one, ms; undefined: not known. */
-  #ahead: number | undefined;
-  #rootNumber = 0;
+  readonly #root: Pick<Part, "ahead"> = { ahead: undefined };
+  /** Of the last message, whatever its key: a key that was forgotten and comes back goes on counting. */
+  #number = 0;
+  #callers = 0;
   #timer: Timer | undefined;
   #timerAt = Infinity;
   #isAwaited = false;
@@ -341,7 +350,7 @@ export class Member {
 
   /** Learns when the ledger was created, so that a key that becomes hot later need not wait for that. */
   greet(): void {
-    if (this.#rootNumber === 0) this.#sendRoot();
+    if (this.#number === 0 && !this.#isClosed) this.#sendRoot();
   }
 
   /** A request of the part could not be granted at once. */
@@ -349,9 +358,9 @@ export class Member {
     if (this.#isClosed || this.#options.pool === 0) return;
     const now = this.#options.clock.now();
     if (part.isHot) {
-      const isUrgent = part.isRising(now);
+      const isUrgent = part.isAnswered && part.isRising(now);
       if (isUrgent) part.speak(now);
-      if (isUrgent || (part.waiting > 0 && !this.#isAwaited)) this.#arm();
+      if (isUrgent || (this.#callers > 0 && !this.#isAwaited)) this.#arm();
       return;
     }
     part.count(now);
@@ -360,6 +369,23 @@ export class Member {
     this.#hot.add(part);
     // after this tick: requests of one tick make one demand
     queueMicrotask(() => this.#arm());
+  }
+
+  /** Counts a caller among those that wait: they are demand in the next interval too, and keep the process alive. */
+  waits(part: Part, cost: number, answer: Promise<unknown>): void {
+    part.waiting += cost;
+    part.callers += 1;
+    this.#callers += 1;
+    const done = () => {
+      part.callers -= 1;
+      // differences of sums are not exact
+      part.waiting = part.callers === 0 ? 0 : Math.max(0, part.waiting - cost);
+      this.#callers -= 1;
+      if (this.#callers > 0) return;
+      this.#isAwaited = false;
+      this.#timer?.unref?.();
+    };
+    answer.then(done, done);
   }
 
   /** Ends the lease of a part whose time is over. */
@@ -385,12 +411,9 @@ export class Member {
   /** Sets the timer to the next message or the next end of a lease. */
   #arm(): void {
     if (this.#isClosed) return;
+    const isAwaited = this.#callers > 0;
     let at = Infinity;
-    let isAwaited = false;
-    for (const part of this.#hot) {
-      at = Math.min(at, part.nextMs, part.lapseMs);
-      isAwaited ||= part.waiting > 0;
-    }
+    for (const part of this.#hot) at = Math.min(at, part.nextMs, part.lapseMs);
     if (this.#timer !== undefined && at === this.#timerAt && isAwaited === this.#isAwaited) return;
     this.#timer?.cancel();
     this.#timerAt = at;
@@ -427,7 +450,9 @@ export class Member {
     if (!part.isAnswered)
       stats.lost(new Error(`the home has not answered for ${patienceMs(this.#options)} ms`));
     part.measure(now);
-    part.idle = part.demand > this.#reservedOf(part) ? 0 : part.idle + 1;
+    // what waits may need a larger part than the reserve, however seldom it comes
+    const isBusy = part.callers > 0 || part.demand > this.#reservedOf(part);
+    part.idle = isBusy ? 0 : part.idle + 1;
     if (part.idle >= IDLE_INTERVALS && part.held === 0 && part.want === 0) {
       part.cool();
       this.#hot.delete(part);
@@ -459,51 +484,60 @@ export class Member {
   }
 
   #sendRoot(): void {
-    this.#rootNumber += 1;
-    const message = this.#message({ number: this.#rootNumber, keepMs: ROOT_MS, since: 0 });
-    void this.#call(this.#options.ledgerKey, message, ({ record }) => {
+    const message = this.#message(this.#root, { keepMs: ROOT_MS, since: 0 });
+    void this.#call(this.#root, this.#options.ledgerKey, message, ({ record }) => {
       this.#created = Math.max(this.#created, record.created);
     });
   }
 
   #send(part: Part, now: number): void {
-    const { ledgerKey, base } = this.#options;
-    const { key = "", held, freed, want, seq, keepMs } = part;
-    part.number += 1;
-    const { number } = part;
+    const { ledgerKey, base, clock, everyMs } = this.#options;
+    const { key, held, freed, want, seq, keepMs } = part;
+    // said once only: if this message is lost, nobody knows which of the released pieces they were
+    part.freed = 0;
     const demand = Math.max(0, Math.floor(part.demand - base * WHOLE));
     const since = this.#created;
     const waitedMs = Math.max(0, Math.floor(now - (part.promisedMs ?? now)));
     const amounts = { held, fresh: freed, want, demand, waitedMs };
-    const message = this.#message({ number, seq, since, ...amounts, keepMs });
+    const message = this.#message(part, { seq, since, ...amounts, keepMs });
+    const number = this.#number;
+    part.number = number;
+    const isLast = () => number === part.number && this.#hot.has(part);
     const replied = (reply: Reply) => {
-      if (number !== part.number || this.#isClosed) return;
-      part.freed = Math.max(0, part.freed - freed);
+      if (!isLast()) return;
+      part.isLate = false;
       this.#replied(part, reply, now);
     };
-    void this.#call(`${ledgerKey}[${key}`, message, replied, (nextMs) => {
-      if (number !== part.number) return;
-      // the next message says the same
-      part.speak(nextMs);
+    // the limiter without a key has none behind the bracket
+    const of = key?.replace(/^%*$/, "%$&") ?? "";
+    void this.#call(part, `${ledgerKey}[${of}`, message, replied, (isLate) => {
+      if (!isLast()) return;
+      // the next message says the same: at once if this one seemed too old, since the ledger's time is known now
+      part.speak(clock.now() + (isLate && !part.isLate ? 0 : everyMs));
+      part.isLate = isLate;
       part.isAnswered = true;
       this.#arm();
     });
   }
 
-  #message(numbers: {
-    readonly number: number;
-    readonly keepMs: number;
-    readonly since: number;
-    readonly seq?: number;
-    readonly held?: number;
-    readonly fresh?: number;
-    readonly want?: number;
-    readonly demand?: number;
-    readonly waitedMs?: number;
-  }): readonly string[] {
+  #message(
+    { ahead }: Pick<Part, "ahead">,
+    numbers: {
+      readonly keepMs: number;
+      readonly since: number;
+      readonly seq?: number;
+      readonly held?: number;
+      readonly fresh?: number;
+      readonly want?: number;
+      readonly demand?: number;
+      readonly waitedMs?: number;
+    },
+  ): readonly string[] {
     const { region, everyMs, leaseMs, pool, clock } = this.#options;
-    const sent = this.#ahead === undefined ? 0 : Math.max(0, Math.floor(clock.now() + this.#ahead));
-    const none = { seq: 0, sent, held: 0, fresh: 0, want: 0, demand: 0, waitedMs: 0 };
+    this.#number += 1;
+    const number = this.#number;
+    const sent = ahead === undefined ? 0 : Math.max(0, Math.floor(clock.now() + ahead));
+    const none = { number, seq: 0, sent, held: 0, fresh: 0, want: 0, demand: 0, waitedMs: 0 };
     const times = { leaseMs: Math.ceil(leaseMs * DRIFT), gapMs: Math.ceil(everyMs), pool };
     const id = this.#id;
     return writeMessage({ ...none, ...numbers, ...times, id, region: encodeURIComponent(region) });
@@ -512,26 +546,26 @@ export class Member {
   /**
    * Whatever the ledger does, its reply is used, or counted as an outage.
    *
-   * @param failed is told when to send another message: at once if this one seemed too old, since its sender knows the
-   *   ledger's time now
+   * @param failed is told whether the message seemed too old
    */
   async #call(
+    sender: Pick<Part, "ahead">,
     key: string,
     message: readonly string[],
     replied: (reply: Reply) => void,
-    failed: (nextMs: number) => void = () => {},
+    failed: (isLate: boolean) => void = () => {},
   ): Promise<void> {
-    const { exchange, stats, clock, pool, everyMs } = this.#options;
+    const { exchange, stats, clock, pool } = this.#options;
     try {
       const text = await exchange(key, message);
       const reply = readReply(text, pool);
-      this.#ahead = (reply.record === undefined ? reply.late : reply.record.last) - clock.now();
+      sender.ahead = (reply.record === undefined ? reply.late : reply.record.last) - clock.now();
       stats.answered();
       if (reply.record !== undefined) replied(reply);
-      else failed(clock.now());
+      else failed(true);
     } catch (error) {
       stats.lost(error);
-      failed(clock.now() + everyMs);
+      failed(false);
     }
   }
 

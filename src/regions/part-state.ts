@@ -151,33 +151,40 @@ export interface Validity {
 
 /**
  * The state of a part, for a queue. While the part is not valid, and for requests that are larger than the part but
- * not than the whole limit, it is not known when a request can be granted: that depends on the other regions.
+ * not than the largest one, it is not known when a request can be granted: that depends on the other regions.
  */
 export class PartState implements PolicyState {
   readonly #part: PolicyState;
-  readonly #whole: PolicyState;
+  readonly #largest: PolicyState;
   readonly #validity: Validity;
 
-  constructor(part: PolicyState, whole: PolicyState, validity: Validity) {
+  constructor(part: PolicyState, largest: PolicyState, validity: Validity) {
     this.#part = part;
-    this.#whole = whole;
+    this.#largest = largest;
     this.#validity = validity;
   }
 
-  static open(policies: PolicyList, part: number, validity: Validity, now: number, epoch: number) {
-    const { names, list } = policies;
-    const own = openPolicyState({ names, list: partsOf(list, part) }, now, epoch);
-    return new PartState(own, openPolicyState(policies, now, epoch), validity);
+  /** @param most the largest part that it can grow to */
+  static open(
+    { names, list }: PolicyList,
+    { part, most }: { readonly part: number; readonly most: number },
+    validity: Validity,
+    now: number,
+    epoch: number,
+  ) {
+    const open = (fraction: number) =>
+      openPolicyState({ names, list: partsOf(list, fraction) }, now, epoch);
+    return new PartState(open(part), open(most), validity);
   }
 
   earliest(from: number, amount: Amount): number {
-    if (this.#validity.isOver || from === UNKNOWN) return UNKNOWN;
-    const at = this.#part.earliest(from, amount);
+    const isKnown = !this.#validity.isOver && from < UNKNOWN;
+    const at = isKnown ? this.#part.earliest(from, amount) : Infinity;
     return at < Infinity || this.#isTooLarge(amount) ? at : UNKNOWN;
   }
 
   #isTooLarge(amount: Amount): boolean {
-    return this.#whole.earliest(0, amount) === Infinity;
+    return this.#largest.earliest(0, amount) === Infinity;
   }
 
   instants(from: number, amount: Amount): readonly number[] {
@@ -186,16 +193,16 @@ export class PartState implements PolicyState {
   }
 
   excess(now: number, amount: Amount): PermitsExceedCapacityError {
-    return this.#whole.excess(now, amount);
+    return this.#largest.excess(now, amount);
   }
 
-  /** The whole limit has other numbers. */
-  renumber(whole: readonly Policy[]): void {
-    this.#whole.resize(0, whole, 0);
+  /** The largest part has other numbers. */
+  renumber(largest: readonly Policy[]): void {
+    this.#largest.resize(0, largest, 0);
   }
 
   copy(): PartState {
-    return new PartState(this.#part.copy(), this.#whole, this.#validity);
+    return new PartState(this.#part.copy(), this.#largest, this.#validity);
   }
 
   get names(): readonly string[] {

@@ -212,7 +212,7 @@ test("close gives the part back at once, and ends callers", async () => {
     await granted(eu.limiter, 50);
     await world.clock.advance(50);
   }
-  const waits = eu.limiter.acquire(300).then(
+  const waits = eu.limiter.acquire(250).then(
     () => undefined,
     (error) => error,
   );
@@ -309,7 +309,7 @@ test("a look is no demand", async () => {
   await eu.limiter.peek();
   await world.clock.advance(10_000);
   const before = world.home.messages;
-  for (let i = 0; i < 100; i++) await eu.limiter.peek(300);
+  for (let i = 0; i < 100; i++) await eu.limiter.peek(250);
   await world.clock.advance(5000);
   assert.is(world.home.messages, before);
   await world.close();

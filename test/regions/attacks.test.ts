@@ -1,0 +1,308 @@
+/** Faults that were found by attack, each with what it led to. */
+import {
+  type Clock,
+  fixedWindow,
+  PermitsExceedCapacityError,
+  type Policies,
+  smoothBursty,
+  tokenBucket,
+} from "smooth-limiter";
+import { RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
+import type { Store } from "smooth-limiter/store";
+import { FakeClock, memoryStore } from "smooth-limiter/testing";
+import * as assert from "uvu/assert";
+import { exchange } from "../../src/stores/ledger.ts";
+import { suite } from "../support/suite.ts";
+
+const test = suite("regions, attacks");
+
+const REGIONS = ["eu", "us", "asia"];
+const bucket: Policies = tokenBucket({ capacity: 300, refill: 300, everyMs: 1000 });
+
+function open(options: Partial<RegionalOptions> = {}, policy = bucket) {
+  const clock = new FakeClock();
+  const home = memoryStore({ clock });
+  const all = { home, clock, region: "eu", regions: REGIONS, ...options };
+  return { clock, limiter: RegionalLimiter.create("limit", policy, all) };
+}
+
+type Limiter = ReturnType<typeof open>["limiter"];
+
+async function ask(limiter: Pick<Limiter, "tryAcquire">, requests: number): Promise<void> {
+  for (let i = 0; i < requests; i++) await limiter.tryAcquire();
+}
+
+async function busy(limiter: Limiter, clock: FakeClock, ms: number): Promise<void> {
+  for (let t = 0; t < ms; t += 50) {
+    await ask(limiter, 50);
+    await clock.advance(50);
+  }
+}
+
+const errorOf = (call: Promise<unknown>) =>
+  call.then(
+    () => undefined,
+    (error) => error,
+  );
+
+/** A home whose messages the test sees, holds back and answers. */
+class SlowHome {
+  delayMs = 0;
+  losesReplies = false;
+  readonly sent: { readonly key: string; readonly message: readonly string[] }[] = [];
+  readonly #records = new Map<string, string>();
+  readonly #clock: Clock;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  get store(): Store {
+    return { run: () => {}, exchange: this.exchange } as unknown as Store;
+  }
+
+  readonly exchange = async (key: string, message: readonly string[]): Promise<string> => {
+    this.sent.push({ key, message });
+    const now = 1e9 + Math.floor(this.#clock.now());
+    const { reply, record } = exchange(this.#records.get(key), message, now);
+    if (record !== undefined) this.#records.set(key, record);
+    if (this.losesReplies) return new Promise(() => {});
+    const { delayMs } = this;
+    if (delayMs > 0) {
+      await new Promise<void>((resolve) => {
+        this.#clock.wakeAt(this.#clock.now() + delayMs, resolve);
+      });
+    }
+    return reply;
+  };
+}
+
+async function slow() {
+  const clock = new FakeClock();
+  const home = new SlowHome(clock);
+  const { limiter } = open({ home: home.store, clock });
+  await limiter.peek();
+  await clock.advance(10_000);
+  return { clock, home, limiter };
+}
+
+test("a key that becomes idle while the home hangs becomes hot again later", async () => {
+  const { clock, home, limiter } = await slow();
+  await busy(limiter, clock, 3000);
+  // the messages that give its part back take longer than half a lease
+  home.delayMs = 4000;
+  await clock.advance(20_000);
+  home.delayMs = 0;
+  await clock.advance(20_000);
+  await busy(limiter, clock, 4000);
+  assert.ok(limiter.fraction > 0.9, String(limiter.fraction));
+});
+
+test("what is fresh is said once, even if no reply comes", async () => {
+  const clock = new FakeClock();
+  const slow = new SlowHome(clock);
+  const fresh: number[] = [];
+  const send = async (key: string, message: readonly string[]) => {
+    const reply = await slow.exchange(key, message);
+    if (message[1] !== "eu" || message[7] === "0") return reply;
+    fresh.push(Number(message[7]));
+    return new Promise(() => {});
+  };
+  const home = { run: () => {}, exchange: send } as unknown as Store;
+  const [eu, us] = ["eu", "us"].map(
+    (region) => open({ home, clock, region, regions: ["eu", "us"] }).limiter,
+  );
+  assert.ok(eu && us);
+  for (const limiter of [eu, us]) await limiter.peek();
+  await clock.advance(10_000);
+  await busy(eu, clock, 4000);
+  for (let t = 0; t < 10_000 && fresh.length === 0; t += 50) await busy(us, clock, 50);
+  assert.is(fresh.length, 1);
+  await eu.close();
+  const sum = fresh.reduce((all, each) => all + each, 0);
+  assert.ok(sum <= 0.9e9, `${fresh}`);
+  await us.close();
+});
+
+test("demand that rises while a reply is under way is no outage", async () => {
+  const { clock, home, limiter } = await slow();
+  home.delayMs = 400;
+  for (let requests = 1; requests < 400; requests = Math.ceil(requests * 1.3)) {
+    await ask(limiter, requests);
+    await clock.advance(50);
+  }
+  await busy(limiter, clock, 3000);
+  assert.is(limiter.stats.outages, 0);
+});
+
+test("a request that no part of this region can ever hold is an error, and does not wait for ever", async () => {
+  const { limiter } = open();
+  assert.instance(await errorOf(limiter.acquire(281)), PermitsExceedCapacityError);
+  const equal = open({ reserve: 1 }).limiter;
+  assert.instance(await errorOf(equal.acquire(101)), PermitsExceedCapacityError);
+  const many = Array.from({ length: 20 }, (_, i) => `region ${i}`);
+  const options = { region: "region 7", regions: many };
+  const small = open(options, fixedWindow({ limit: 1, windowMs: 1000 })).limiter;
+  assert.instance(await errorOf(small.acquire()), PermitsExceedCapacityError);
+  await limiter.update(tokenBucket({ capacity: 30, refill: 30, everyMs: 1000 }));
+  assert.instance(await errorOf(limiter.tryAcquire(29)), PermitsExceedCapacityError);
+});
+
+test("with a local store, a request that is larger than the reserve is served by a part", async () => {
+  const clock = new FakeClock();
+  const { limiter } = open({ local: memoryStore({ clock }), home: memoryStore({ clock }), clock });
+  assert.is(await limiter.tryAcquire(20), false);
+  assert.is((await limiter.decide(20)).waitMs, Infinity);
+  const waits = limiter.acquire(20);
+  const reserved = limiter.reserve(20);
+  await clock.advance(20_000);
+  assert.ok((await waits) > 0);
+  assert.ok((await (await reserved).ready()) >= 0);
+  for (const call of [() => limiter.tryAcquire(271), () => limiter.acquire(271)]) {
+    assert.instance(await errorOf(call()), PermitsExceedCapacityError);
+  }
+  await limiter.close();
+});
+
+test("with a local store, maxWaiting bounds what waits for the reserve too", async () => {
+  const clock = new FakeClock();
+  const options = { local: memoryStore({ clock }), home: memoryStore({ clock }), clock };
+  const { limiter } = open({ ...options, maxWaiting: 2 });
+  const errors: unknown[] = [];
+  for (let i = 0; i < 30; i++) void limiter.acquire().catch((error) => errors.push(error.name));
+  await clock.advance(1);
+  // 10 are granted
+  assert.equal(errors, Array(18).fill("QueueFullError"));
+  await limiter.close();
+});
+
+test("a key stays hot while a caller waits for a larger part, however small its demand", async () => {
+  const { limiter, clock } = open({}, tokenBucket({ capacity: 10, refill: 1000, everyMs: 1000 }));
+  let waitedMs = 0;
+  void limiter.acquire().then((ms) => {
+    waitedMs = ms;
+  });
+  // the new ledger is closed for longer than a key without demand stays hot
+  await clock.advance(20_000);
+  assert.ok(waitedMs > 5500, `${waitedMs}`);
+});
+
+test("a home that calls every message late is not asked without pause", async () => {
+  let asked = 0;
+  const exchange = async () => {
+    asked += 1;
+    if (asked > 1000) throw new Error("down");
+    return "late 1000000";
+  };
+  const { limiter, clock } = open({ home: { run: () => {}, exchange } as unknown as Store });
+  await busy(limiter, clock, 5000);
+  assert.ok(asked < 30, `${asked}`);
+  await limiter.close();
+});
+
+test("a key that was forgotten and comes back numbers its messages on", async () => {
+  const { clock, home, limiter } = await slow();
+  const numbers: number[] = [];
+  for (let i = 0; i < 2; i++) {
+    await busy(limiter.for("ann") as Limiter, clock, 2000);
+    await clock.advance(20_000);
+    for (let key = 0; key < 50; key++) await limiter.for(`${i} ${key}`).tryAcquire();
+    await clock.advance(5000);
+    for (let key = 0; key < 50; key++) await limiter.for(`${i} ${key}`).tryAcquire();
+  }
+  for (const { key, message } of home.sent) {
+    if (key.endsWith("[ann")) numbers.push(Number(message[2]));
+  }
+  assert.ok(numbers.length > 6);
+  assert.equal(
+    numbers,
+    [...new Set(numbers)].sort((a, b) => a - b),
+  );
+});
+
+test("each record has its own clock: in a cluster they are on several servers", async () => {
+  const clock = new FakeClock();
+  const records = new Map<string, string>();
+  let late = 0;
+  const send = async (key: string, message: readonly string[]) => {
+    const aheadMs = key.endsWith("[b") ? 60_000 : 0;
+    const now = 1e9 + Math.floor(clock.now()) + aheadMs;
+    const { reply, record } = exchange(records.get(key), message, now);
+    if (record !== undefined) records.set(key, record);
+    if (reply.startsWith("late")) late += 1;
+    return reply;
+  };
+  const home = { run: () => {}, exchange: send } as unknown as Store;
+  const { limiter } = open({ home, clock });
+  await limiter.peek();
+  await clock.advance(10_000);
+  for (let t = 0; t < 5000; t += 50) {
+    for (const key of ["a", "b"]) await ask(limiter.for(key), 20);
+    await clock.advance(50);
+  }
+  assert.is(late, 0);
+  await limiter.close();
+});
+
+test("the empty key is a key, and no limiter without a key; a region needs a name", async () => {
+  const { clock, home, limiter } = await slow();
+  for (const one of [limiter, ...["", "%", "%%", "[", " {}"].map((key) => limiter.for(key))]) {
+    await busy(one as Limiter, clock, 500);
+  }
+  const keys = new Set(home.sent.map(({ key }) => key));
+  assert.equal(
+    [...keys].sort(),
+    ["", "[", "[ {}", "[%", "[%%", "[%%%", "[["].map((key) => `l:limit%regions${key}`).sort(),
+  );
+  assert.throws(() => open({ region: "", regions: ["", "us"] }), /regions must be names/);
+});
+
+test("a timer keeps the process alive only while callers wait", async () => {
+  const clock = new FakeClock();
+  const timers = { kept: 0 };
+  const counting: Clock = {
+    now: () => clock.now(),
+    wakeAt: (timeMs, wake) => {
+      const timer = clock.wakeAt(timeMs, () => {
+        end();
+        wake();
+      });
+      let isKept = true;
+      timers.kept += 1;
+      const end = () => {
+        if (isKept) timers.kept -= 1;
+        isKept = false;
+      };
+      return {
+        cancel: () => {
+          end();
+          timer.cancel();
+        },
+        unref: end,
+      };
+    },
+  };
+  const home = new SlowHome(clock);
+  const policy = smoothBursty({ permitsPerSecond: 30 });
+  const { limiter } = open({ clock: counting, home: home.store, leaseMs: 60_000 }, policy);
+  const ended: Promise<number>[] = [];
+  for (const permits of [1, 1, 2, 1]) ended.push(limiter.acquire(permits));
+  home.losesReplies = true;
+  await clock.advance(500);
+  assert.ok(timers.kept > 0);
+  await clock.advance(9500);
+  await Promise.all(ended);
+  assert.is(timers.kept, 0);
+});
+
+test("a process that reads its part after close sends nothing", async () => {
+  const { limiter, clock } = open();
+  const home = new SlowHome(clock);
+  const other = open({ home: home.store, clock }).limiter;
+  await other.close();
+  assert.ok(other.fraction < 0.04);
+  assert.is(home.sent.length, 0);
+  await limiter.close();
+});
+
+test.run();
