@@ -611,7 +611,6 @@ async function ready(page: Page, path: string): Promise<void> {
     await page.locator("svg.chart").first().waitFor();
 }
 
-/** The playground's table of all calls. */
 /** Looks until there is something, for 5 s. */
 async function patiently<T>(look: () => Promise<T | null>): Promise<T> {
   for (let tries = 0; tries < 100; tries++) {
@@ -622,6 +621,7 @@ async function patiently<T>(look: () => Promise<T | null>): Promise<T> {
   throw new Error("there is nothing after 5 s");
 }
 
+/** The playground's table of all calls. */
 async function tableOf(page: Page): Promise<string[][]> {
   await page.locator('.pg-results[aria-busy="false"]').waitFor();
   return page
