@@ -41,7 +41,8 @@ bench.stdout.pipe(process.stdout);
 const [printed, [code]] = await Promise.all([text(bench.stdout), once(bench, "exit")]);
 if (code !== 0) throw new Error(`a bench failed: ${PAGE} stays as it is`);
 
-const [, ...sections] = printed.split(/^── /m);
+// each file begins with its path, and ends with how long it took
+const [, ...sections] = printed.replace(/^── [\d.]+ s$/gm, "").split(/^── /m);
 const written = new Map(isPart ? sectionsOf(readFileSync(PAGE, "utf8")) : []);
 for (const section of sections) {
   const [file = "", ...lines] = section.split("\n");

@@ -31,6 +31,9 @@ const tools = join(folder, "node_modules");
 const page = await servePage(folder);
 const { url: redisUrl } = await sharedRedis();
 
+const deno = () => oneOf("@deno", "deno");
+const bun = () => oneOf("@oven", "bin/bun");
+
 const runtimes: readonly (readonly [name: string, run: () => Promise<Report>])[] = [
   ...[20, 22, 24, 26].map((version) => [`Node ${version}`, () => onNode(version)] as const),
   ["Deno", () => onServerRuntime(deno(), "run", "-A", "--node-modules-dir=manual")],
@@ -67,9 +70,6 @@ process.exitCode = failed === 0 ? 0 : 1;
 function onNode(version: number): Promise<Report> {
   return onServerRuntime(join(tools, `node-${version}-${platform()}-${arch()}`, "bin/node"));
 }
-
-const deno = () => oneOf("@deno", "deno");
-const bun = () => oneOf("@oven", "bin/bun");
 
 /** Runs main.js, which prints its report on the last line. */
 async function onServerRuntime(command: string, ...args: readonly string[]): Promise<Report> {

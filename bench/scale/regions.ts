@@ -264,7 +264,7 @@ class Member {
       this.#want = Math.max(this.#held, this.#divide().target);
     }
     // if no reply comes
-    this.#nextMs = nowMs + leaseMs / 2;
+    this.#nextMs = nowMs + Math.min(2 * EVERY_MS, leaseMs / 2);
     this.number += 1;
     return writeMessage({
       id,

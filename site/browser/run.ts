@@ -283,8 +283,9 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       await slider.scrollIntoViewIfNeeded();
       await slider.fill("12");
       const chart = page.getByLabel("When requests arrived, were granted and were refused");
-      const box = await chart.boundingBox();
-      if (box === null || box.y < 0 || box.y + box.height > PHONE.viewport.height)
+      // while the page draws the chart again there is none
+      const box = await patiently(() => chart.boundingBox());
+      if (box.y < 0 || box.y + box.height > PHONE.viewport.height)
         throw new Error(`the chart is at ${JSON.stringify(box)}`);
     });
   },
@@ -608,6 +609,16 @@ async function ready(page: Page, path: string): Promise<void> {
   await page.locator("h1").first().waitFor();
   if (PROGRAMS.some((program) => path.startsWith(program)))
     await page.locator("svg.chart").first().waitFor();
+}
+
+/** Looks until there is something, for 5 s. */
+async function patiently<T>(look: () => Promise<T | null>): Promise<T> {
+  for (let tries = 0; tries < 100; tries++) {
+    const found = await look();
+    if (found !== null) return found;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  throw new Error("there is nothing after 5 s");
 }
 
 /** The playground's table of all calls. */

@@ -130,8 +130,6 @@ export interface Policy {
    * booked; the two differ when its timer fires late. Only a queue in this process knows the start.
    */
   readonly strict?: boolean;
-  /** The instants at which permits come back are the same in every state of the policy: a grid of the calendar. */
-  readonly onGrid?: boolean;
   /** The most permits that may wait, where the algorithm bounds that. */
   readonly maxWaiting?: number;
   /** The largest request that can ever be granted, where that is not the `limit` of the quota. */

@@ -210,6 +210,8 @@ export class Part implements Validity {
 
   /** Whether much more is asked for than the last message said, and the next one is not due soon. */
   isRising(now: number): boolean {
+    // a further message would make the reply to the last one useless
+    if (!this.isAnswered) return false;
     const { everyMs } = this.#options;
     const dueMs = this.nextMs + (this.isHalfway ? everyMs * HALF : 0);
     if (now - this.#sinceMs < everyMs * FIRST || dueMs - now < everyMs * SOON) return false;
@@ -442,10 +444,11 @@ export class Member {
     this.#arm();
   };
 
-  /** Sends the message of a part. If no reply comes, the next one is sent when half of the lease is over. */
+  /** Sends the message of a part. Without a reply the next one is sent after `patienceMs`. */
   #round(part: Part, now: number): void {
-    const { leaseMs, stats } = this.#options;
-    if (!part.isAnswered) stats.lost(new Error(`the home has not answered for ${leaseMs / 2} ms`));
+    const { stats } = this.#options;
+    if (!part.isAnswered)
+      stats.lost(new Error(`the home has not answered for ${patienceMs(this.#options)} ms`));
     part.measure(now);
     // what waits may need a larger part than the reserve, however seldom it comes
     const isAwaited = part.callers > 0 || !part.queue.isIdle;
@@ -463,7 +466,7 @@ export class Member {
     }
     this.#send(part, now);
     part.isAnswered = false;
-    part.nextMs = now + leaseMs / 2;
+    part.nextMs = now + patienceMs(this.#options);
   }
 
   /** Demand up to this needs no lease: a reserve in a store is divided among the members that share it. */
@@ -598,6 +601,11 @@ export class Member {
     }
     this.#arm();
   }
+}
+
+/** After so long without a reply a message counts as lost. */
+function patienceMs({ everyMs, leaseMs }: MemberOptions): number {
+  return Math.min(2 * everyMs, leaseMs / 2);
 }
 
 interface Reply {

@@ -55,12 +55,22 @@ interface Burst {
 /** Microseconds in which the permits of a rate are too few to count. */
 const SOON = 1e-6;
 
+/** Whether permits come back at the same instants in all states of the policy: those of the calendar. */
+export function isOnGrid(policy: Policy): boolean {
+  const [one, other] = [0, 1].map((now) => {
+    const state = policy.algorithm.start(policy, now);
+    policy.algorithm.align?.(policy, state, 0);
+    return JSON.stringify(state);
+  });
+  return policy.algorithm.align !== undefined && one === other;
+}
+
 function burstOf(policy: Policy): Burst {
   const { algorithm } = policy;
   const capacity = algorithm.bound(policy, 0, 0);
   // at an infinite rate nothing is counted
   if (capacity === Infinity || capacity === 0) return { capacity: 0, jump: 0 };
-  const jump = policy.onGrid === true ? 0 : algorithm.bound(policy, SOON, 0) - capacity;
+  const jump = isOnGrid(policy) ? 0 : algorithm.bound(policy, SOON, 0) - capacity;
   return { capacity, jump: jump > capacity * SOON ? jump : 0 };
 }
 

@@ -147,7 +147,7 @@ parts("what each process holds, and what it is going to get", () => {
     parts: [{ ...part, held: 0, coming: 0.6, lapsesMs: start + 5500 }],
     closedUntilMs: 5501,
   });
-  const again = writeMessage({ ...message, number: 2, seq: 1 });
+  const again = writeMessage({ ...message, number: 2, seq: 1, waitedMs: 1000 });
   const { record = "" } = exchange(first, again, start + 1000);
   assert.equal(readStoredParts(record).parts, [
     { ...part, held: 0.6, coming: 0, lapsesMs: start + 6500 },

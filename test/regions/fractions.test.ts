@@ -99,6 +99,16 @@ test("the parts reach their targets within two intervals of a change, and stay t
   await world.close();
 });
 
+test("demand that rises while a reply is far away does not make that reply useless", async () => {
+  const world = new World(policy, { regions: ["eu", "us"], reserve: 0.1, everyMs: 500 });
+  world.home.latencyMs = 150;
+  for (const { limiter } of world.regions) await limiter.peek();
+  await world.clock.advance(10_000);
+  for (let rise = 30; rise < 600; rise += 30) await busy(world, [rise, 0], 100);
+  assert.ok((world.regions[0]?.limiter.fraction ?? 0) > 0.9);
+  await world.close();
+});
+
 test("regions that all ask for more get equal parts, or parts by weight", async () => {
   const world = await open(["eu", "us", "asia", "africa"], 0.1);
   await busy(world, [600, 600, 600, 600], 8000);

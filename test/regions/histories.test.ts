@@ -3,6 +3,7 @@ import fc from "fast-check";
 import * as assert from "uvu/assert";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { algorithms, share } from "../../src/algorithms/index.ts";
+import { isOnGrid } from "../../src/regions/part-state.ts";
 import { samplesOf } from "../support/algorithms/samples.ts";
 import { World } from "../support/regions/world.ts";
 import { progress, runs, suite } from "../support/suite.ts";
@@ -94,9 +95,9 @@ async function play(
   policy: Policy,
   { kind, reserve, drift, latencyMs, phases }: History,
 ): Promise<readonly Grant[]> {
-  const isOnGrid = policy.onGrid === true;
+  const isCalendar = isOnGrid(policy);
   // windows of the calendar are as exact as the clocks that show it
-  const rates = isOnGrid ? [1, 1, 1] : [1, 1 + drift, 1 - drift];
+  const rates = isCalendar ? [1, 1, 1] : [1, 1 + drift, 1 - drift];
   const times = { everyMs: EVERY_MS, leaseMs: 1000 };
   const world = new World(policy, { regions: REGIONS, reserve, ...times, rates });
   const { clock, home } = world;
@@ -112,7 +113,8 @@ async function play(
   const snapshots = [home.snapshot()];
   for (const { demand, permits, waits, ticks, tickMs, fault } of phases) {
     const what = faults[kind][fault];
-    if (what !== "restart" || !isOnGrid) suffer(world, what, fault % 3, snapshots, ticks + permits);
+    if (what !== "restart" || !isCalendar)
+      suffer(world, what, fault % 3, snapshots, ticks + permits);
     for (let tick = 0; tick < ticks; tick++) {
       for (const [region, requests] of demand.entries()) {
         for (let i = 0; i < requests; i++) void ask(region, permits, waits);

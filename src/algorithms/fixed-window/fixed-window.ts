@@ -69,7 +69,6 @@ export const fixedWindowAlgorithm: Algorithm<FixedWindowPolicy, FixedWindowState
       limit,
       window: wholeMicros(windowMs * 1000),
       first: first === 1,
-      onGrid: first !== 1,
     });
   },
 
