@@ -358,7 +358,7 @@ export class Member {
     if (this.#isClosed || this.#options.pool === 0) return;
     const now = this.#options.clock.now();
     if (part.isHot) {
-      const isUrgent = part.isAnswered && part.isRising(now);
+      const isUrgent = part.isRising(now);
       if (isUrgent) part.speak(now);
       if (isUrgent || (this.#callers > 0 && !this.#isAwaited)) this.#arm();
       return;
