@@ -77,11 +77,12 @@ console.log("await tryAcquire(), never limited");
 
 console.log("\nawait tryAcquire(), refused");
 {
-  const spent = gcra({ limit: 1, periodMs: 1e12 });
+  // one request fits the reserve of a region
+  const spent = gcra({ limit: 30, periodMs: 1e12 });
   const limiter = Limiter.create(spent);
   const regional = inRegion(spent);
-  limiter.tryAcquire();
-  await regional.tryAcquire();
+  while (limiter.tryAcquire());
+  while (await regional.tryAcquire());
   await compare({
     "await of a resolved promise": () => resolved,
     "RegionalLimiter without local": () => regional.tryAcquire(),

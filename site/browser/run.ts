@@ -458,6 +458,7 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       const found: (string | null)[] = [];
       for (const path of WITH_FIGURES) {
         await ready(page, path);
+        await page.locator("[data-figure]").first().waitFor();
         for (const figure of await page.locator("[data-figure]").all()) {
           found.push(await figure.getAttribute("data-figure"));
           await figure.scrollIntoViewIfNeeded();
