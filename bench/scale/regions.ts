@@ -1,13 +1,14 @@
 /**
  * `smooth-limiter/regions`: members hold parts of the limit on leases, and exchange messages with a ledger.
  *
- * The ledger is the real one, `exchange`, and so is the division, `divide`. A member's pace is that of
+ * The ledger is the real one, `exchange`, and so are the division, `divide`, and the estimate of demand, `Demand`. A member's pace is that of
  * `src/regions/member.ts`, written again without timers and limiters; a part's permits are a fluid, moved by the formula
  * in `src/regions/part-state.ts`. Messages take as long as the trip, and are lost when a member is cut off.
  *
  * A ledger has a row for each member, and each message carries all rows. So many processes are divided among several
  * limits, each with its part of the numbers and with one process of each region.
  */
+import { Demand, FIRST } from "../../src/regions/demand.ts";
 import { divide } from "../../src/regions/division.ts";
 import {
   exchange,
@@ -24,13 +25,9 @@ const RESERVE = 0.1;
 /** As in `src/regions/member.ts`, which explains them. */
 const DRIFT = 1.1;
 const SOON = 1 / 3;
-const FIRST = 0.15;
 const MOST_SOON = 6;
 const IDLE_INTERVALS = 3;
 const URGENT = 0.1;
-const MOST_DEMAND = 16;
-const CHANCE = 3;
-const CALM = 0.15;
 
 /** All regions have the same weight. */
 const EQUAL = new Map<string, number>();
@@ -199,9 +196,7 @@ class Member {
   #want = 0;
   #seq = 0;
   #rows: LedgerRecord["rows"] = [];
-  #demand = 0;
-  #sinceMs = 0;
-  #asked = 0;
+  readonly #demand = new Demand(EVERY_MS, 0);
   #nextMs = Infinity;
   #isHalfway = false;
   #soon = 0;
@@ -218,7 +213,7 @@ class Member {
   /** Returns how many of the permits the member grants in the step from `nowMs` on. */
   grant(nowMs: number, wanted: number): number {
     if (nowMs >= this.#lapseMs) this.#lapse();
-    this.#asked += wanted;
+    this.#demand.asked(wanted / this.#options.rate, wanted);
     this.#bucket.fill(STEP_MS);
     return this.#bucket.draw(wanted);
   }
@@ -226,7 +221,7 @@ class Member {
   /** A call was refused. */
   lack(nowMs: number): void {
     if (this.#nextMs < Infinity) return;
-    this.#count(nowMs);
+    this.#demand.count(nowMs);
     this.#speak(nowMs + EVERY_MS * FIRST);
     this.#idle = 0;
   }
@@ -241,7 +236,7 @@ class Member {
     if (this.#nextMs > nowMs) return undefined;
     if (this.#isHalfway) {
       this.#isHalfway = false;
-      this.#count(nowMs);
+      this.#demand.count(nowMs);
       this.#nextMs = nowMs + EVERY_MS * (0.4 + random() / 20);
       return undefined;
     }
@@ -250,9 +245,9 @@ class Member {
 
   #round(nowMs: number): readonly string[] | undefined {
     const { region, id, base, leaseMs, reserved } = this.#options;
-    this.#measure(nowMs);
+    this.#demand.measure(nowMs);
     const sharers = this.#rows.filter((row) => row.region === region).length;
-    this.#idle = this.#demand > reserved / Math.max(1, sharers) ? 0 : this.#idle + 1;
+    this.#idle = this.#demand.value > reserved / Math.max(1, sharers) ? 0 : this.#idle + 1;
     if (this.#idle >= IDLE_INTERVALS) {
       if (this.#held === 0 && this.#want === 0) {
         this.#cool();
@@ -277,7 +272,7 @@ class Member {
       held: this.#held,
       fresh: this.freed,
       want: this.#want,
-      demand: Math.max(0, this.#demand - base),
+      demand: Math.max(0, this.#demand.value - base),
       leaseMs: Math.ceil(leaseMs * DRIFT),
       gapMs: EVERY_MS,
       keepMs: Math.ceil(this.#options.capacity / this.#options.rate),
@@ -328,23 +323,6 @@ class Member {
     this.#rows = [];
   }
 
-  #count(nowMs: number): void {
-    this.#sinceMs = nowMs;
-    this.#asked = 0;
-  }
-
-  #measure(nowMs: number): void {
-    const elapsed = nowMs - this.#sinceMs;
-    if (elapsed < (EVERY_MS * FIRST) / 2) return;
-    const newest = this.#asked / this.#options.rate / elapsed;
-    const next = Math.min(MOST_DEMAND, newest) * WHOLE;
-    const expected = (this.#demand / WHOLE) * this.#options.rate * elapsed;
-    const deviation = Math.sqrt(Math.max(1, this.#asked, expected));
-    const isChance = Math.abs(this.#asked - expected) <= CHANCE * deviation;
-    this.#demand = Math.round(isChance ? this.#demand + CALM * (next - this.#demand) : next);
-    this.#count(nowMs);
-  }
-
   #lapse(): void {
     this.#lapseMs = Infinity;
     this.#change(0, 0);
@@ -371,7 +349,7 @@ class Member {
 
   #divide(): { readonly target: number; readonly excess: number } {
     const { id, region, base } = this.#options;
-    const me = { id, region, demand: Math.max(0, this.#demand - base) };
+    const me = { id, region, demand: Math.max(0, this.#demand.value - base) };
     return divide(this.#rows, me, this.ledger.pool, EQUAL);
   }
 }

@@ -4,7 +4,7 @@
  *
  * Members share the pool by `waterFill`, with the weights of their regions; a region's weight is shared by its members.
  * A member gives away only what others lack and what is not free anyway, and of that only its part: in proportion to what
- * each holds beyond its target. So nothing moves where nobody would gain, and members that see the same rows do
+ * each holds beyond its target. So nothing moves where no region would gain, and members that see the same rows do
  * not give more together than is lacking.
  */
 import type { Row } from "../stores/ledger.ts";

@@ -59,7 +59,8 @@ import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
 import { redisLedger } from "../stores/redis/redis-ledger.ts";
 import type { Store } from "../stores/store.ts";
 import { PartLimiter, type Region } from "./limiter.ts";
-import { Member, type MemberOptions, Part } from "./member.ts";
+import { Member } from "./member.ts";
+import { type MemberOptions, Part } from "./part.ts";
 
 export type { RemoteLimiter } from "../api/limiter-api.ts";
 export { LimiterClosedError, StoreUnavailableError } from "../ground/errors.ts";

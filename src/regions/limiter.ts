@@ -20,7 +20,8 @@ import type { Permits } from "../ground/permits.ts";
 import { AT_ONCE } from "../local/queueing-limiter.ts";
 import { UNKNOWN } from "../queue/supply.ts";
 import type { Policies } from "../stores/policies.ts";
-import type { Member, Part } from "./member.ts";
+import type { Member } from "./member.ts";
+import type { Part } from "./part.ts";
 
 /** One promise is enough for all calls, because it never changes. */
 const GRANTED = Promise.resolve(true);
@@ -180,7 +181,7 @@ export class PartLimiter implements RemoteLimiter {
     });
   }
 
-  /** Gives this process other numbers; the other regions keep theirs until they are told. */
+  /** Gives this process other numbers; the other regions keep theirs until `update` is called there. */
   update(policies: Policies): Promise<void> {
     return this.#try(async () => {
       this.#open();

@@ -1,7 +1,7 @@
 /**
  * The ledger of a limit that is divided among members: who holds which part of it.
  *
- * A limit is `pool` parts. Each member (a region, or a process) holds some of them, on a lease; what nobody holds is
+ * A limit is `pool` parts. Each member (a region, or a process) holds some of them, on a lease; the rest is
  * free. A member exchanges one message with the ledger in each interval: it says what it still holds, what it wants and
  * how great its demand is; it learns what it holds from now on, and the rows of all members, from which it computes what
  * it should want. The ledger itself divides nothing. It keeps one promise: what all members hold is at most `pool`.
@@ -14,10 +14,11 @@
  *
  * A part that a member has released may be used by another one at once, since the one who says so has stopped using it.
  * A part that the ledger believes to be free may not: the ledger may have gone back in time (a restored backup, a replica
- * that took over), and forgotten who took it. So it is promised first, and may be used when its member has waited for `gap` ms, by its own clock. Every member
- * speaks in each interval, `gap` is one interval, and a member that has seen a later number, holds more than its row says, or knows of a
- * later start of the ledger shows that the ledger has forgotten something. Then the ledger is closed for one lease:
- * promises are void, nothing is handed on, and when it opens again all leases that it could have forgotten are over.
+ * that took over), and forgotten who took it. So it is promised first, and may be used when its member has waited for `gap`
+ * ms, by its own clock. `gap` is one interval, in which every member sends a message. A member shows that the ledger has
+ * forgotten something if it has seen a later `seq`, holds more than its row says, or knows of a later start of the ledger.
+ * Then the ledger is closed for one lease: promises are void and nothing is handed on. When it opens again, all leases
+ * that it could have forgotten are over.
  *
  * `fresh` counts parts of which no permit was used, so that their next holder may use their burst at once. All others
  * start empty with their next holder. All free parts are fresh again `keep` ms after a used one became free, counted from

@@ -1,0 +1,238 @@
+/**
+ * A member's part of the limit of one key: a local limiter over a fraction of the policies, the lease on which the member
+ * holds it, and what its messages say.
+ */
+import type { Policy } from "../algorithms/algorithm.ts";
+import type { CallOrder, CheckedOptions } from "../api/options.ts";
+import type { OutageStats } from "../api/outage-stats.ts";
+import type { Clock } from "../ground/clock.ts";
+import { diagnostics } from "../ground/diagnostics.ts";
+import type { Amount, Permits } from "../ground/permits.ts";
+import { QueueingLimiter } from "../local/queueing-limiter.ts";
+import { MonotonicTime } from "../queue/monotonic-time.ts";
+import { orderIn } from "../queue/order.ts";
+import { PermitQueue } from "../queue/permit-queue.ts";
+import { type Exchange, type LedgerRecord, WHOLE } from "../stores/ledger.ts";
+import type { PolicyList } from "../stores/policies.ts";
+import { Demand } from "./demand.ts";
+import { move, PartState, partsOf, type Validity } from "./part-state.ts";
+
+/** A part is never smaller: a state at a rate of 0 would not know its debts. */
+const LEAST = 1e-9;
+/** The record by which a member learns when the ledger was created is kept for so long, ms: 30 days. */
+export const ROOT_MS = 30 * 24 * 3_600_000;
+
+export interface MemberOptions {
+  readonly name: string;
+  readonly region: string;
+  /** The weights of the regions, by name. */
+  readonly weights: ReadonlyMap<string, number>;
+  /** Of the whole limit; `update` replaces them. */
+  policies: PolicyList;
+  readonly exchange: Exchange;
+  /** The key of the ledger's records, with its prefix. */
+  readonly ledgerKey: string;
+  /** The fraction that needs no lease; 0 where the region's processes share it in a store. */
+  readonly base: number;
+  /** Demand up to this fraction needs no lease. */
+  readonly reserved: number;
+  /** What is on lease altogether. */
+  readonly pool: number;
+  /** No request is granted that needs a larger fraction. */
+  readonly most: number;
+  readonly everyMs: number;
+  readonly leaseMs: number;
+  readonly clock: Clock;
+  readonly maxWaiting: number;
+  readonly onFull: CheckedOptions["onFull"];
+  readonly order: CallOrder | undefined;
+  readonly stats: OutageStats;
+}
+
+/** The part of the limit of one key. */
+export class Part implements Validity {
+  /** Undefined for the limiter without a key. */
+  readonly key: string | undefined;
+  readonly limiter: QueueingLimiter;
+  readonly queue: PermitQueue;
+  readonly #state: PartState;
+  readonly #options: MemberOptions;
+  /** Permits a ms of the whole limit, by policy. */
+  #rates: readonly number[];
+  /** Read by the state, written by the clock that it is read with. */
+  isOver = false;
+
+  /** What is on lease, in `WHOLE`, and until when, ms of the clock. */
+  held = 0;
+  lapseMs = Infinity;
+  /** Fresh pieces that were released and not acknowledged. */
+  freed = 0;
+  want = 0;
+  number = 0;
+  isAnswered = true;
+  /** Whether the last message seemed too old. */
+  isLate = false;
+  /** What the clock of its ledger shows beyond this one, ms; undefined: not known. In a cluster each key has another clock. */
+  ahead: number | undefined;
+  /** Since when something is promised to it; undefined: nothing is. */
+  promisedMs: number | undefined;
+  seq = 0;
+  rows: LedgerRecord["rows"] = [];
+
+  /** When the next message is due; `Infinity` while the key is cold. */
+  nextMs = Infinity;
+  /** Half-way to the next message, where the demand that it states begins to be counted. */
+  isHalfway = false;
+  soon = 0;
+  idle = 0;
+  readonly demand: Demand;
+  /** How many callers wait. */
+  callers = 0;
+
+  constructor(key: string | undefined, options: MemberOptions) {
+    const { clock, policies, name, base, most, everyMs, stats } = options;
+    this.key = key;
+    this.#options = options;
+    const watched: Clock = {
+      now: () => {
+        const now = clock.now();
+        if (now >= this.lapseMs) this.isOver = true;
+        return now;
+      },
+      wakeAt: (timeMs, wake) => clock.wakeAt(timeMs, wake),
+      epochMs: clock.epochMs ?? 0,
+    };
+    this.isOver = base === 0;
+    const time = new MonotonicTime(watched);
+    const part = Math.max(LEAST, base);
+    this.#state = PartState.open(policies, { part, most }, this, time.last, time.epoch);
+    this.queue = new PermitQueue(time, this.#state, orderIn(options));
+    const { maxWaiting, onFull } = options;
+    this.limiter = new QueueingLimiter(
+      this.queue,
+      policies,
+      { name, maxWaiting, onFull },
+      stats.callStats(policies.names, key),
+    );
+    this.#rates = ratesOf(policies.list);
+    this.demand = new Demand(everyMs, clock.now());
+  }
+
+  /** The part that may be used now, from 0 to 1. */
+  get fraction(): number {
+    return this.#options.base + this.held / WHOLE;
+  }
+
+  get isHot(): boolean {
+    return this.nextMs < Infinity;
+  }
+
+  /** Whether its lease is over, and it has not been ended yet. */
+  get isLapsed(): boolean {
+    return this.isOver && this.held > 0;
+  }
+
+  /** Returns for how many ms the whole limit has to work for a request. */
+  costOf(amount: Amount): number {
+    if (typeof amount === "number") return amount / (this.#rates[0] ?? 1);
+    return this.#rates.reduce((most, rate, i) => Math.max(most, (amount[i] ?? 0) / rate), 0);
+  }
+
+  /** Takes the permits if they can be used now; a refusal is not counted, since the reserve is asked then. */
+  grants(permits: Permits): boolean {
+    const amount = this.queue.supply.amount(permits);
+    if (!this.queue.grant(amount)) return false;
+    this.#options.stats.counts.granted += 1;
+    return true;
+  }
+
+  /** Counts a request as demand. */
+  asked(amount: Amount): void {
+    this.demand.asked(this.costOf(amount));
+  }
+
+  /** Whether nothing would be lost if the key were forgotten. */
+  isForgettable(now: number): boolean {
+    if (this.isHot || this.held > 0 || this.callers > 0 || !this.queue.isIdle) return false;
+    return this.#state.lifetime(this.queue.last) <= 0 && this.demand.isOver(now);
+  }
+
+  /** The next message is due then. */
+  speak(timeMs: number): void {
+    this.nextMs = timeMs;
+    this.isHalfway = false;
+  }
+
+  /** The key has no part of the pool any more, and forgets what it knew of it. */
+  cool(): void {
+    this.nextMs = Infinity;
+    this.soon = 0;
+    this.promisedMs = undefined;
+    this.seq = 0;
+    this.rows = [];
+  }
+
+  /** Uses `held` pieces from now on. @param fresh how many of those that come are fresh */
+  change(held: number, fresh: number): void {
+    if (held === this.held && !this.isOver) return;
+    const { policies, base, clock, name, region } = this.#options;
+    const from = Math.max(LEAST, this.fraction);
+    this.held = held;
+    const to = Math.max(LEAST, this.fraction);
+    this.isOver = base + held === 0;
+    this.queue.change((state, now, epoch) => {
+      const part = state as PartState;
+      const freed = move(part, policies.list, { from, to, fresh: fresh / WHOLE }, now, epoch);
+      if (part === this.#state) this.freed += Math.floor(freed * WHOLE);
+    });
+    const { key, fraction } = this;
+    const channel = diagnostics.fraction;
+    if (!channel.hasSubscribers) return;
+    const leaseMs = held === 0 ? 0 : Math.max(0, this.lapseMs - clock.now());
+    const source = { limiter: name, ...(key === undefined ? {} : { key }) };
+    const message = { ...source, region, fraction, demand: this.demand.value / WHOLE, leaseMs };
+    queueMicrotask(() => channel.publish(message));
+  }
+
+  /** Goes by the numbers in force from now on. */
+  renumber(): void {
+    const { policies, most } = this.#options;
+    const { list } = policies;
+    const part = Math.max(LEAST, this.fraction);
+    this.queue.resize(partsOf(list, part));
+    this.#state.renumber(partsOf(list, most));
+    this.#rates = ratesOf(list);
+  }
+
+  /** Ends the lease: what was on lease is not used any more. */
+  lapse(): void {
+    this.lapseMs = Infinity;
+    this.isOver = true;
+    this.change(0, 0);
+    this.freed = 0;
+  }
+
+  /** How long the state of a part may matter: a piece is fresh after that, ms. */
+  get keepMs(): number {
+    const { list } = this.#options.policies;
+    const horizons = list.map((policy) => {
+      const state = policy.algorithm.start(policy, 0);
+      policy.algorithm.take(
+        policy,
+        state,
+        0,
+        Math.max(Number.MIN_VALUE, policy.algorithm.bound(policy, 0, 0)),
+      );
+      return policy.algorithm.lifetime(policy, state, 0) / 1000;
+    });
+    return Math.ceil(Math.min(ROOT_MS, Math.max(0, ...horizons.filter(Number.isFinite))));
+  }
+}
+
+function ratesOf(policies: readonly Policy[]): readonly number[] {
+  return policies.map((policy) => {
+    const { algorithm } = policy;
+    const { limit, windowMs } = algorithm.quota(policy, algorithm.start(policy, 0), 0);
+    return windowMs > 0 ? limit / windowMs : Infinity;
+  });
+}
