@@ -33,7 +33,6 @@ const { url: redisUrl } = await sharedRedis();
 
 const deno = () => oneOf("@deno", "deno");
 const bun = () => oneOf("@oven", "bin/bun");
-
 const runtimes: readonly (readonly [name: string, run: () => Promise<Report>])[] = [
   ...[20, 22, 24, 26].map((version) => [`Node ${version}`, () => onNode(version)] as const),
   ["Deno", () => onServerRuntime(deno(), "run", "-A", "--node-modules-dir=manual")],

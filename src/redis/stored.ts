@@ -145,7 +145,7 @@ export interface StoredPart {
 export interface StoredParts {
   /** What each process holds, in no particular order. */
   readonly parts: readonly StoredPart[];
-  /** Until then nobody gets more than it has, Unix time in ms: this Redis is new as home, or has lost data. */
+  /** Until then no process gets more than it has, Unix time in ms: this Redis is new as home, or has lost data. */
   readonly closedUntilMs: number;
 }
 

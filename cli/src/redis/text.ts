@@ -93,7 +93,7 @@ export function describe(entry: Entry, nowMs: number): string {
     }
     const closed = Math.round(entry.closedUntilMs - nowMs);
     if (closed > 0)
-      lines.push(`  nobody gets more for ${duration(closed)}: data is new or was lost`);
+      lines.push(`  no process gets more for ${duration(closed)}: data is new or was lost`);
   } else {
     lines.push(`  last written ${duration(Math.max(0, Math.round(nowMs - entry.writtenMs)))} ago`);
     for (const policy of entry.policies) {
