@@ -71,7 +71,7 @@ for (const { name } of algorithms) {
         const grants = await seeded(past.seed, () => play(policy, past));
         keepsBound(policy, grants, past);
       });
-      await fc.assert(property, { seed: progress.seed, numRuns: runs(120, 6) });
+      await fc.assert(property, { seed: progress.seed, numRuns: runs(120, 4) });
     });
   }
 }
