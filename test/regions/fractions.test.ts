@@ -4,7 +4,7 @@ import { tokenBucket } from "../../src/index.ts";
 import { divide } from "../../src/regions/division.ts";
 import { waterFill } from "../../src/regions/water-fill.ts";
 import { World } from "../support/regions/world.ts";
-import { suite } from "../support/suite.ts";
+import { isTried, suite } from "../support/suite.ts";
 
 const PER_SECOND = 500;
 const TICK_MS = 25;
@@ -130,7 +130,8 @@ test("with demand that moves every 30 s at least 97 % of what can be granted is"
   const world = await open(["eu", "us", "asia", "africa", "oceania"], 0.05, 500);
   let granted = 0;
   let possible = 0;
-  for (const demand of demands) {
+  for (const [i, demand] of demands.entries()) {
+    if (!isTried(i)) continue;
     granted += sum(await busy(world, demand, 30_000));
     possible += Math.min(PER_SECOND, sum(demand)) * 30;
   }

@@ -48,7 +48,7 @@ export const progress = {
  * How many histories a random test tries: `quick` in `npm test`, `full` in the soaks. They run each test file
  * that calls this once more, with fresh random numbers.
  */
-export function runs(full: number, quick = Math.ceil(full / 8)): number {
+export function runs(full: number, quick = Math.ceil(full / 10)): number {
   return Math.ceil((progress.isSoak ? full : quick) * FACTOR);
 }
 

@@ -19,7 +19,7 @@ const ann: Asked = { headers: { "x-account": "ann" } };
 const bob: Asked = { headers: { "x-account": "bob" } };
 
 for (const [place, [name, [host, ask]]] of Object.entries(EVERY).entries()) {
-  const test = suite(`a limit on ${name}`, { sample: { oneIn: 2, place } });
+  const test = suite(`a limit on ${name}`, { sample: { oneIn: 3, place } });
 
   /** Runs a server for as long as a test of it. */
   const serving = async (
