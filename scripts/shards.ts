@@ -16,8 +16,8 @@ const LAST_OUTPUT_MS = 2000;
 
 /** What the paths begin with whose tests compute, compile or wait: they take longer than their sizes tell. */
 const SLOW = [
+  "cli/test/redis/",
   "test/concurrency/scenes",
-  "test/fair/giving-up",
   "test/project/",
   "test/promises/exactness",
   "test/queue/mass-cancel",
