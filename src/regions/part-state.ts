@@ -33,6 +33,7 @@ import { share } from "../algorithms/index.ts";
 import type { Bound } from "../ground/check.ts";
 import type { PermitsExceedCapacityError } from "../ground/errors.ts";
 import type { Amount } from "../ground/permits.ts";
+import { Deadlines, type Due } from "../queue/deadlines.ts";
 import { UNKNOWN } from "../queue/supply.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
@@ -181,6 +182,11 @@ export class PartState implements PolicyState {
     const isKnown = !this.#validity.isOver && from < UNKNOWN;
     const at = isKnown ? this.#part.earliest(from, amount) : Infinity;
     return at < Infinity || this.#isTooLarge(amount) ? at : UNKNOWN;
+  }
+
+  /** A part may shrink below a request that waits in time. */
+  deadlines<Item extends Due>(): Deadlines<Item> {
+    return new Deadlines();
   }
 
   #isTooLarge(amount: Amount): boolean {

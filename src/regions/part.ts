@@ -3,6 +3,7 @@
  * holds it, and what its messages say.
  */
 import type { Policy } from "../algorithms/algorithm.ts";
+import type { ShareOptions } from "../api/limiter-api.ts";
 import type { CallOrder, CheckedOptions } from "../api/options.ts";
 import type { OutageStats } from "../api/outage-stats.ts";
 import type { Clock } from "../ground/clock.ts";
@@ -74,7 +75,8 @@ export class Part implements Validity {
   isLate = false;
   /** What the clock of its ledger shows beyond this one, ms; undefined: not known. In a cluster each key has another clock. */
   ahead: number | undefined;
-  /** Since when something is promised to it; undefined: nothing is. */
+  /** What is promised to it, and since when; undefined: nothing is. */
+  promised = 0;
   promisedMs: number | undefined;
   seq = 0;
   rows: LedgerRecord["rows"] = [];
@@ -139,9 +141,10 @@ export class Part implements Validity {
   }
 
   /** Takes the permits if they can be used now; a refusal is not counted, since the reserve is asked then. */
-  grants(permits: Permits): boolean {
-    const amount = this.queue.supply.amount(permits);
-    if (!this.queue.grant(amount)) return false;
+  grants(permits: Permits, options?: ShareOptions): boolean {
+    const { order, supply } = this.queue;
+    const amount = supply.amount(permits);
+    if (!this.queue.grant(amount, order.entryOf(options, amount))) return false;
     this.#options.stats.counts.granted += 1;
     return true;
   }
@@ -167,6 +170,7 @@ export class Part implements Validity {
   cool(): void {
     this.nextMs = Infinity;
     this.soon = 0;
+    this.promised = 0;
     this.promisedMs = undefined;
     this.seq = 0;
     this.rows = [];

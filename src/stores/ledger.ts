@@ -116,6 +116,8 @@ export function exchange(
   let { created, seq, closed, fresh, rest, last } =
     record ?? begin(start, now, lease, pool, keep + 2 * gap);
   const longest = keep + 2 * gap;
+  // further away if the clock has jumped back since
+  closed = Math.min(closed, now + 2 * lease);
   if (now > last && now <= last + 2 * gap) rest = Math.max(0, rest - (now - last));
   const others: Row[] = [];
   let me: Row = { ...EMPTY, id, region };
@@ -136,9 +138,9 @@ export function exchange(
     seq = Math.max(seq, known);
     closed = now + lease;
     rest = longest;
-    me.gift = 0;
-    me.giftFresh = 0;
     for (const row of [me, ...others]) {
+      row.gift = 0;
+      row.giftFresh = 0;
       row.promised = 0;
       row.promisedFresh = 0;
     }

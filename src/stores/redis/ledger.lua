@@ -52,6 +52,7 @@ if text then
     end
   end
 end
+closed = math.min(closed, now + 2 * lease)
 -- a row: id region number held gift gift_fresh promised promised_fresh want demand lapse
 if (me and number <= me[3]) or (sent > 0 and now - sent > lease) then
   return string.format("late %.0f", now)
@@ -65,9 +66,8 @@ local released = me[4] - held
 if known > seq or held > me[4] or since > created then
   created, seq, closed, released = math.max(created, since), math.max(seq, known), now + lease, 0
   rest = longest
-  me[5], me[6] = 0, 0
   for _, row in ipairs(others) do
-    row[7], row[8] = 0, 0
+    row[5], row[6], row[7], row[8] = 0, 0, 0, 0
   end
 end
 local open = now >= closed
