@@ -71,7 +71,7 @@ export class PartLimiter implements RemoteLimiter {
     return this.#try(() => {
       const part = this.#open(permits);
       if (this.#reserve === undefined) {
-        const granted = part.limiter.acquire(permits, options);
+        const granted = part.acquire(permits, options);
         return granted === AT_ONCE ? granted : this.#waits(part, permits, granted);
       }
       checkWaitOptions(options)?.throwIfAborted();
@@ -94,7 +94,7 @@ export class PartLimiter implements RemoteLimiter {
       if (reserve !== undefined) {
         return part.grants(first) ? GRANTED : this.#tryReserve(reserve, first);
       }
-      if (part.limiter.tryAcquire(first)) return GRANTED;
+      if (part.tryAcquire(first)) return GRANTED;
       this.region.member.lack(part);
       return REFUSED;
     } catch (error) {
@@ -231,14 +231,14 @@ export class PartLimiter implements RemoteLimiter {
     if (member.isClosed) throw new LimiterClosedError(name);
     const part = this.#part;
     if (part.isLapsed) member.lapse(part);
-    if (permits !== undefined) part.asked(part.queue.supply.amount(permits));
+    if (permits !== undefined) part.asked(permits);
     return part;
   }
 
   /** Counts the caller among those that wait. */
   #waits<T>(part: Part, permits: Permits, answer: Promise<T>): Promise<T> {
     const { member } = this.region;
-    member.waits(part, part.costOf(part.queue.supply.amount(permits)), answer);
+    member.waits(part, part.costOf(permits), answer);
     // with a reserve in a store, only if that refuses: see `#shortest`
     if (this.#reserve === undefined) member.lack(part);
     return answer;

@@ -178,7 +178,7 @@ export class Member {
       stats.lost(new Error(`the home has not answered for ${patienceMs(this.#options)} ms`));
     part.demand.measure(now);
     // what waits may need a larger part than the reserve, however seldom it comes
-    const isAwaited = part.callers > 0 || !part.queue.isIdle;
+    const isAwaited = part.callers > 0 || !part.isIdle;
     part.idle = isAwaited || part.demand.value > this.#reservedOf(part) ? 0 : part.idle + 1;
     if (part.idle >= IDLE_INTERVALS && part.held === 0 && part.want === 0) {
       part.cool();
