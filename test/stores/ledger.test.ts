@@ -248,6 +248,22 @@ test("nor does it keep the ledger closed for long", () => {
   assert.is(ledger.say("a", { want: 60 }).held, 60);
 });
 
+test("a member with a short lease does not end a long one", () => {
+  const ledger = Ledger.shared();
+  ledger.say("a", { held: 60, want: 60, leaseMs: 10 * LEASE_MS });
+  ledger.now += 9 * LEASE_MS;
+  ledger.say("b", { held: 0, want: 90 });
+  assert.is(ledger.row("a")?.held, 60);
+  ledger.now -= 1000 * LEASE_MS;
+  ledger.say("b", { want: 90 });
+  ledger.now += LEASE_MS - 1;
+  ledger.say("b", { want: 90 });
+  assert.is(ledger.row("a")?.held, 60);
+  ledger.now += 1;
+  ledger.say("b", { want: 90 });
+  assert.is(ledger.row("a"), undefined);
+});
+
 test("a member that holds and wants nothing leaves no row", () => {
   const ledger = Ledger.shared();
   ledger.say("a", { held: 0, want: 0 });
