@@ -56,6 +56,9 @@ test("a member gives away what others lack, in proportion to its excess, and no 
   // what is free already need not be given
   const free = divide(rows, rows[0] as (typeof rows)[number], 160_000, weights);
   assert.is(free.excess, 0);
+  // what is held beyond the pool is given back, although nobody lacks it
+  const both = rows.slice(0, 2).map((one) => ({ ...one, held: 90_000, want: 90_000 }));
+  for (const me of both) assert.is(divide(both, me, 90_000, weights).excess, 45_000);
 });
 
 /** Each region asks that many times a second, for that long. @returns what each was granted */
