@@ -62,7 +62,7 @@ function messageOf(i: number, number: number, members: number): readonly string[
     id: `member${`${i}`.padStart(6, "0")}`,
     region: `region-${i % 20}`,
     number,
-    seq: 0,
+    answered: 0,
     since: 0,
     sent: 0,
     waitedMs: 0,

@@ -194,7 +194,6 @@ class Member {
   #held = 0;
   #lapseMs = Infinity;
   #want = 0;
-  #seq = 0;
   #rows: LedgerRecord["rows"] = [];
   readonly #demand = new Demand(EVERY_MS, 0);
   #nextMs = Infinity;
@@ -265,7 +264,7 @@ class Member {
       id,
       region,
       number: this.number,
-      seq: this.#seq,
+      answered: 0,
       since: 1,
       sent: 0,
       waitedMs: 0,
@@ -290,7 +289,6 @@ class Member {
     const end = reply.indexOf("\n");
     const [held = 0, fresh = 0] = reply.slice(0, end).split(" ").map(Number);
     const record = readLedger(reply.slice(end + 1));
-    this.#seq = record.seq;
     this.#rows = record.rows;
     this.#lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
     this.#change(held, fresh);
@@ -319,7 +317,6 @@ class Member {
   #cool(): void {
     this.#nextMs = Infinity;
     this.#soon = 0;
-    this.#seq = 0;
     this.#rows = [];
   }
 

@@ -218,14 +218,16 @@ export class Member {
   }
 
   #send(part: Part, now: number): void {
-    const { ledgerKey, base, clock, everyMs } = this.#options;
-    const { key, held, freed, want, seq, keepMs } = part;
+    const { ledgerKey, base, clock, everyMs, leaseMs } = this.#options;
+    const { key, held, freed, want, keepMs } = part;
     // stated once only: if this message is lost, it is not known which of the released pieces they were
     part.freed = 0;
     const demand = Math.max(0, Math.floor(part.demand.value - base * WHOLE));
     const since = this.#created;
     const amounts = { held, fresh: freed, want, demand, waitedMs: waitedMs(part, now) };
-    const message = this.#message(part, { seq, since, ...amounts, keepMs });
+    // after a lease the ledger may have removed the row
+    const answered = now < part.rowMs + leaseMs ? part.answered : 0;
+    const message = this.#message(part, { answered, since, ...amounts, keepMs });
     const number = this.#number;
     part.number = number;
     const isLast = () => number === part.number && this.#hot.has(part);
@@ -252,7 +254,7 @@ export class Member {
     numbers: {
       readonly keepMs: number;
       readonly since: number;
-      readonly seq?: number;
+      readonly answered?: number;
       readonly held?: number;
       readonly fresh?: number;
       readonly want?: number;
@@ -264,7 +266,7 @@ export class Member {
     this.#number += 1;
     const number = this.#number;
     const sent = ahead === undefined ? 0 : Math.max(0, Math.floor(clock.now() + ahead));
-    const none = { number, seq: 0, sent, held: 0, fresh: 0, want: 0, demand: 0, waitedMs: 0 };
+    const none = { number, answered: 0, sent, held: 0, fresh: 0, want: 0, demand: 0, waitedMs: 0 };
     const times = { leaseMs: Math.ceil(leaseMs * DRIFT), gapMs: Math.ceil(everyMs), pool };
     const id = this.#id;
     return writeMessage({ ...none, ...numbers, ...times, id, region: encodeURIComponent(region) });
@@ -302,10 +304,11 @@ export class Member {
     part.isHalfway = true;
     part.isAnswered = true;
     if (sentMs + leaseMs > clock.now()) {
-      part.seq = record.seq;
       part.rows = record.rows;
       // a promise does not grow: a greater one is new, and so is one that follows one that was due
-      const { promised = 0 } = record.rows.find(({ id }) => id === this.#id) ?? {};
+      const { number = 0, promised = 0 } = record.rows.find(({ id }) => id === this.#id) ?? {};
+      part.answered = number;
+      part.rowMs = sentMs;
       const wasDue = waitedMs(part, sentMs) >= Math.ceil(everyMs);
       if (promised === 0) part.promisedMs = undefined;
       else if (wasDue || promised > part.promised) part.promisedMs = sentMs;

@@ -24,6 +24,8 @@ import { move, PartState, partsOf, type Validity } from "./part-state.ts";
 export const LEAST = 1e-9;
 /** The record by which a member learns when the ledger was created is kept for so long, ms: 30 days. */
 export const ROOT_MS = 30 * 24 * 3_600_000;
+/** Nothing is kept longer, as by other stores: 31 000 years. */
+const LONGEST_MS = 1e15;
 
 export interface MemberOptions {
   readonly name: string;
@@ -85,7 +87,9 @@ export class Part implements Validity, Clock {
   /** What is promised to it, and since when; undefined: nothing is. */
   promised = 0;
   promisedMs: number | undefined;
-  seq = 0;
+  /** The number of the last message in its row, and when that was sent. */
+  answered = 0;
+  rowMs = 0;
   rows: LedgerRecord["rows"] = [];
 
   /** When the next message is due; `Infinity` while the key is cold. */
@@ -224,7 +228,7 @@ export class Part implements Validity, Clock {
     this.soon = 0;
     this.promised = 0;
     this.promisedMs = undefined;
-    this.seq = 0;
+    this.answered = 0;
     this.rows = [];
   }
 
@@ -280,7 +284,7 @@ export class Part implements Validity, Clock {
       );
       return policy.algorithm.lifetime(policy, state, 0) / 1000;
     });
-    return Math.ceil(Math.min(ROOT_MS, Math.max(0, ...horizons.filter(Number.isFinite))));
+    return Math.ceil(Math.min(LONGEST_MS, Math.max(0, ...horizons.filter(Number.isFinite))));
   }
 }
 

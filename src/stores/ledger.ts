@@ -16,9 +16,9 @@
  * A part that the ledger believes to be free may not: the ledger may have gone back in time (a restored backup, a replica
  * that took over), and forgotten who took it. So it is promised first, and may be used when its member has waited for `gap`
  * ms, by its own clock. `gap` is one interval, in which every member sends a message. A member shows that the ledger has
- * forgotten something if it has seen a later `seq`, holds more than its row says, or knows of a later start of the ledger.
- * Then the ledger is closed for one lease: promises are void and nothing is handed on. When it opens again, all leases
- * that it could have forgotten are over.
+ * forgotten something if an answered message of it is later than its row, it holds more than its row says, or it knows of
+ * a later start of the ledger. Then the ledger is closed for one lease: promises are void and nothing is handed on or
+ * fresh. When it opens again, all leases that it could have forgotten are over.
  *
  * `fresh` counts parts of which no permit was used, so that their next holder may use their burst at once. All others
  * start empty with their next holder. All free parts are fresh again `keep` ms after a used one became free, counted from
@@ -28,7 +28,7 @@
  * same. Times are ms of the store's clock. If it jumps forward, rows lapse early: their members then hold more than their
  * rows say. If it jumps back, a row lapses later than it should by the time since the message before.
  *
- *   record    created seq closed fresh rest last LF, then for each member the numbers of `Row` and LF
+ *   record    created closed fresh rest last LF, then for each member the numbers of `Row` and LF
  *   message   the numbers of `LedgerMessage`
  *   reply     held fresh LF and the record; "late" and the time if the message was sent more than a lease ago, so that
  *             its lease is over, or if a later one of this member was there before
@@ -44,8 +44,8 @@ export interface LedgerMessage {
   readonly region: string;
   /** Counts this member's messages. */
   readonly number: number;
-  /** The highest `seq` that the member has seen in this record. */
-  readonly seq: number;
+  /** Of the last message that the record has a row of, while its lease lasts; else 0. */
+  readonly answered: number;
   /** When the ledger as a whole was created, as far as the member knows; 0: it does not know. */
   readonly since: number;
   /** When it was sent, as far as the member knows; 0: it does not know. */
@@ -85,7 +85,6 @@ export interface Row {
 export interface LedgerRecord {
   /** When the ledger as a whole was created, as far as this record knows. */
   readonly created: number;
-  readonly seq: number;
   /** Nothing is handed on or promised before this. */
   readonly closed: number;
   /** How many of the free parts are fresh. */
@@ -107,13 +106,13 @@ export function exchange(
   now: number,
 ): { readonly reply: string; readonly record?: string; readonly lifeMs: number } {
   const [id = "", region = "", ...numbers] = message;
-  const [number = 0, known = 0, since = 0, sent = 0, held = 0, freed = 0, ...more] =
+  const [number = 0, answered = 0, since = 0, sent = 0, held = 0, freed = 0, ...more] =
     numbers.map(Number);
   const [want = 0, demand = 0, waited = 0, lease = 0, gap = 0, keep = 0, pool = 0] = more;
   const record = text === undefined ? undefined : readLedger(text);
   // 0 means that it is not known
   const start = since > 0 ? since : Math.max(1, now);
-  let { created, seq, closed, fresh, rest, last } =
+  let { created, closed, fresh, rest, last } =
     record ?? begin(start, now, lease, pool, keep + 2 * gap);
   const longest = keep + 2 * gap;
   // by how much the clock has jumped back: all times that it gave before are further away than they were
@@ -124,22 +123,27 @@ export function exchange(
   let me: Row = { ...EMPTY, id, region };
   for (const row of record?.rows ?? []) {
     row.lapse -= back;
-    if (row.lapse <= now && row.held + row.gift + row.promised > 0) rest = longest;
+    if (row.lapse <= now && row.held + row.gift + row.promised > 0) {
+      rest = Math.max(rest, longest);
+    }
     if (row.id === id) me = row;
     else if (row.lapse > now) others.push(row);
   }
   const isLate = number <= me.number || (sent > 0 && now - sent > lease);
   if (isLate) return { reply: `late ${now}`, lifeMs: 0 };
+  const isOlder = me.number < answered;
   if (me.lapse <= now) me = { ...EMPTY, id, region };
 
-  const hasForgotten = known > seq || held > me.held || since > created;
+  const hasForgotten = isOlder || held > me.held || since > created;
   const released = hasForgotten ? 0 : me.held - held;
   if (hasForgotten) {
     created = Math.max(created, since);
-    seq = Math.max(seq, known);
     closed = now + lease;
-    rest = longest;
+    fresh = 0;
+    rest = Math.max(rest, longest);
     for (const row of [me, ...others]) {
+      // other members may have longer leases
+      closed = Math.max(closed, row.lapse);
       row.gift = 0;
       row.giftFresh = 0;
       row.promised = 0;
@@ -172,7 +176,7 @@ export function exchange(
     left -= given;
     leftFresh -= givenFresh;
   }
-  if (left > leftFresh) rest = longest;
+  if (left > leftFresh) rest = Math.max(rest, longest);
   const rows = [...others, me];
   const taken = rows.reduce((sum, row) => sum + row.held + row.gift + row.promised, 0);
   const free = Math.max(0, pool - taken);
@@ -183,12 +187,12 @@ export function exchange(
     fresh -= me.promisedFresh;
   }
   if (me.held + me.promised + want === 0) rows.pop();
-  const next = writeLedger({ created, seq: seq + 1, closed, fresh, rest, last: now, rows });
-  const lifeMs = Math.max(keep, 10 * lease);
+  const next = writeLedger({ created, closed, fresh, rest, last: now, rows });
+  const lifeMs = Math.max(keep, rest, 10 * lease);
   return { reply: `${me.held} ${gotFresh}\n${next}`, record: next, lifeMs };
 }
 
-/** A new record is closed, and nothing in it is fresh, if the ledger may have had another one a lease ago. */
+/** A new record is closed for as long as leases of one that was lost may last, and nothing is fresh while its parts matter. */
 function begin(
   created: number,
   now: number,
@@ -196,10 +200,11 @@ function begin(
   pool: number,
   longest: number,
 ): LedgerRecord {
-  // it was created later than now if the clock has jumped back since
-  const closed = Math.min(created, now) + lease;
-  const [fresh, rest] = closed > now ? [0, longest] : [pool, 0];
-  return { created, seq: 0, closed, fresh, rest, last: now, rows: [] };
+  // 0 if the clock has jumped back since
+  const age = Math.max(0, now - created);
+  const rest = Math.max(0, longest - age);
+  const fresh = rest > 0 ? 0 : pool;
+  return { created, closed: now - age + lease, fresh, rest, last: now, rows: [] };
 }
 
 const EMPTY: Omit<Row, "id" | "region"> = {
@@ -214,8 +219,8 @@ const EMPTY: Omit<Row, "id" | "region"> = {
   lapse: 0,
 };
 
-function writeLedger({ created, seq, closed, fresh, rest, last, rows }: LedgerRecord): string {
-  let text = `${created} ${seq} ${closed} ${fresh} ${rest} ${last}\n`;
+function writeLedger({ created, closed, fresh, rest, last, rows }: LedgerRecord): string {
+  let text = `${created} ${closed} ${fresh} ${rest} ${last}\n`;
   for (const row of rows) {
     const { id, region, number, held, gift, giftFresh, promised, promisedFresh } = row;
     const { want, demand, lapse } = row;
@@ -254,14 +259,13 @@ export function readLedger(text: string): LedgerRecord {
     };
   });
   const head = lines[0]?.split(" ") ?? [];
-  if (head.length !== 6) failRecord(text);
+  if (head.length !== 5) failRecord(text);
   return {
     created: at(head, 0),
-    seq: at(head, 1),
-    closed: at(head, 2),
-    fresh: at(head, 3),
-    rest: at(head, 4),
-    last: at(head, 5),
+    closed: at(head, 1),
+    fresh: at(head, 2),
+    rest: at(head, 3),
+    last: at(head, 4),
     rows,
   };
 }
@@ -272,11 +276,12 @@ function failRecord(text: string): never {
 
 /** The message in the form in which a store gets it. */
 export function writeMessage(message: LedgerMessage): readonly string[] {
-  const { id, region, number, seq, since, sent, held, fresh, want, demand, ...times } = message;
+  const { id, region, number, answered, since, sent, held, fresh, want, demand, ...times } =
+    message;
   const { waitedMs, leaseMs, gapMs, keepMs, pool } = times;
   const numbers = [
     number,
-    seq,
+    answered,
     since,
     sent,
     held,

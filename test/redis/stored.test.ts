@@ -130,7 +130,7 @@ parts("what each process holds, and what it is going to get", () => {
       id: "a1",
       region: "S%C3%A3o%20Paulo",
       number: 1,
-      seq: 0,
+      answered: 0,
       since: 1,
       sent: 0,
       waitedMs: 0,
@@ -147,7 +147,7 @@ parts("what each process holds, and what it is going to get", () => {
     parts: [{ ...part, held: 0, coming: 0.6, lapsesMs: start + 5500 }],
     closedUntilMs: 5501,
   });
-  const again = writeMessage({ ...message, number: 2, seq: 1, waitedMs: 1000 });
+  const again = writeMessage({ ...message, number: 2, answered: 1, waitedMs: 1000 });
   const { record = "" } = exchange(first, again, start + 1000);
   assert.equal(readStoredParts(record).parts, [
     { ...part, held: 0.6, coming: 0, lapsesMs: start + 6500 },
@@ -155,7 +155,7 @@ parts("what each process holds, and what it is going to get", () => {
 });
 
 parts("other values are errors", () => {
-  for (const text of ["", "no ledger", "1 2 3 4\n", "1 2 3 4 5\nid eu 1\n"]) {
+  for (const text of ["", "no ledger", "1 2 3\n", "1 2 3 4 5\nid eu 1\n"]) {
     assert.throws(() => readStoredParts(text), /^the record of the regions is "/);
   }
   const read = () => readStoredParts(null as unknown as string);

@@ -233,9 +233,9 @@ test("a home that answers nonsense, throws or never answers costs no caller anyt
     () => "nonsense",
     () => 7,
     () => undefined,
-    () => "1e99 0\n1 1 1 1 1 1\n",
-    () => "-5 0\n1 1 1 1 1 1\n",
-    () => "5 0\n1 1 1 1 1 1\nx",
+    () => "1e99 0\n1 1 1 1 1\n",
+    () => "-5 0\n1 1 1 1 1\n",
+    () => "5 0\n1 1 1 1 1\nx",
     () => Promise.reject(undefined),
     () => new Promise(() => {}),
     () => {

@@ -18,7 +18,8 @@ class Ledger {
   text: string | undefined;
   now = 1_000_000;
   readonly #numbers = new Map<string, number>();
-  readonly #seqs = new Map<string, number>();
+  /** The number of the last message in each member's row, and when it was sent. */
+  readonly #answered = new Map<string, { number: number; sentMs: number }>();
   /** Since when each member knows of a promise. */
   readonly #promised = new Map<string, number>();
 
@@ -28,7 +29,9 @@ class Ledger {
     this.#numbers.set(id, number);
     const none = { held: 0, fresh: 0, want: 0, demand: 0, since: OLD, sent: 0, waitedMs: 0 };
     const times = { leaseMs: LEASE_MS, gapMs: GAP_MS, keepMs: KEEP_MS, pool: POOL };
-    const seq = this.#seqs.get(id) ?? 0;
+    const last = this.#answered.get(id);
+    const isLeased = last !== undefined && this.now < last.sentMs + LEASE_MS;
+    const answered = isLeased ? last.number : 0;
     const waitedMs = this.now - (this.#promised.get(id) ?? this.now);
     const message = writeMessage({
       ...none,
@@ -36,14 +39,17 @@ class Ledger {
       id,
       region: id,
       number,
-      seq,
+      answered,
       waitedMs,
       ...said,
     });
     const { reply, record } = exchange(this.text, message, this.now);
     this.text = record ?? this.text;
     const [head = "", ...lines] = reply.split("\n");
-    if (!head.startsWith("late")) this.#seqs.set(id, readLedger(lines.join("\n")).seq);
+    if (!head.startsWith("late")) {
+      const row = readLedger(lines.join("\n")).rows.find((one) => one.id === id);
+      this.#answered.set(id, { number: row?.number ?? 0, sentMs: this.now });
+    }
     const [held = NaN, fresh = NaN] = head.split(" ").map(Number);
     if ((this.row(id)?.promised ?? 0) === 0) this.#promised.delete(id);
     else if (!this.#promised.has(id) || held > (said.held ?? 0)) this.#promised.set(id, this.now);
@@ -154,7 +160,7 @@ test("a lost reply loses no part: the member still holds what it said before", (
 
 /** What shows that the ledger has forgotten something, and what it is told then. */
 const forgotten: Readonly<Record<string, (ledger: Ledger) => void>> = {
-  "a member has seen a later state": (ledger) => {
+  "a later message of a member was answered": (ledger) => {
     const { text } = ledger;
     ledger.say("a", { held: 60, want: 60 });
     ledger.text = text;
@@ -165,7 +171,7 @@ const forgotten: Readonly<Record<string, (ledger: Ledger) => void>> = {
   },
   "a member has no row and holds something": (ledger) => {
     ledger.text = undefined;
-    ledger.say("a", { held: 60, want: 60, seq: 0 });
+    ledger.say("a", { held: 60, want: 60, answered: 0 });
   },
   "the ledger was created anew": (ledger) => {
     ledger.say("a", { held: 60, want: 60, since: ledger.now });
@@ -217,6 +223,79 @@ test("what was handed to a member is void, too: it may have used and released it
   ledger.text = before;
   ledger.say("a", { held: 60, want: 60 });
   assert.is(ledger.say("b", { held: 30, want: 60 }).held, 30);
+});
+
+test("nor can others' messages hide that it took it long ago", () => {
+  const ledger = Ledger.shared();
+  ledger.say("b", { held: 30, want: 60 });
+  ledger.say("a", { held: 30, want: 30 });
+  const before = ledger.text;
+  assert.is(ledger.say("b", { held: 30, want: 60 }).held, 60);
+  ledger.say("c", { want: 30 });
+  ledger.say("b", { held: 30, want: 30 });
+  assert.is(ledger.say("c", { want: 30 }).held, 30);
+  ledger.text = before;
+  for (let i = 0; i < 9; i++) ledger.say("d", {});
+  assert.is(ledger.say("b", { held: 30, want: 60 }).held, 30);
+});
+
+test("a promise of the past is no promise of now", () => {
+  const ledger = new Ledger();
+  ledger.say("b", { want: 60 });
+  ledger.text = undefined;
+  ledger.now += GAP_MS;
+  ledger.say("a", { want: 90, demand: 90 });
+  const { closed } = readLedger(ledger.text ?? "");
+  ledger.say("b", { want: 60 });
+  assert.ok(readLedger(ledger.text ?? "").closed > Math.max(ledger.now, closed));
+});
+
+test("what the ledger has forgotten may have been used: nothing is fresh", () => {
+  const ledger = new Ledger();
+  ledger.say("b", { want: 10 });
+  ledger.say("a", { want: 60 });
+  ledger.now += GAP_MS;
+  const before = ledger.text;
+  assert.equal(ledger.say("a", { want: 60 }), { held: 60, fresh: 60 });
+  ledger.say("a", { held: 0, want: 10 });
+  ledger.text = before;
+  ledger.say("a", { held: 0, want: 10 });
+  ledger.now += LEASE_MS;
+  ledger.say("b", { want: 90 });
+  ledger.now += GAP_MS;
+  assert.equal(ledger.say("b", { want: 90 }), { held: 90, fresh: 0 });
+});
+
+test("nor is it in a record that begins while what a lost one knew may matter", () => {
+  const ledger = new Ledger();
+  const since = ledger.now - KEEP_MS;
+  ledger.say("a", { want: 60, since });
+  ledger.now += GAP_MS;
+  assert.equal(ledger.say("a", { want: 60, since }), { held: 60, fresh: 0 });
+});
+
+test("a member with short windows makes no parts fresh that others have used", () => {
+  const ledger = Ledger.shared();
+  ledger.say("a", { held: 0, want: 0 });
+  ledger.say("b", { held: 0, want: 30, keepMs: 0 });
+  for (let ms = 0; ms < KEEP_MS; ms += GAP_MS) {
+    ledger.now += GAP_MS;
+    ledger.say("b", { held: 0, want: 0, keepMs: 0 });
+  }
+  ledger.say("b", { want: 90, keepMs: 0 });
+  ledger.now += GAP_MS;
+  assert.equal(ledger.say("b", { want: 90, keepMs: 0 }), { held: 90, fresh: 0 });
+});
+
+test("a member with a short lease does not open a ledger that has forgotten what others hold for longer", () => {
+  const ledger = Ledger.shared();
+  ledger.say("c", { leaseMs: 10 * LEASE_MS, want: 1 });
+  const closes = ledger.now + 10 * LEASE_MS;
+  ledger.say("a", { held: 70, want: 70 });
+  assert.is(readLedger(ledger.text ?? "").closed, closes);
+  ledger.say("b", { held: 70, want: 70, leaseMs: 20 * LEASE_MS });
+  ledger.say("a", { held: 80, want: 80 });
+  assert.is(readLedger(ledger.text ?? "").closed, ledger.now + 20 * LEASE_MS);
 });
 
 test("a young ledger is closed: another one may have been lost", () => {
@@ -271,7 +350,7 @@ test("a member that holds and wants nothing leaves no row", () => {
 });
 
 test("what is no record is an error that shows it", () => {
-  for (const text of ["", "nonsense", "1 2 3 4", "1 2 3 4 x\n", "1 2 3 4 5 6\na b 1 2\n"]) {
+  for (const text of ["", "nonsense", "1 2 3 4", "1 2 3 4 x\n", "1 2 3 4 5\na b 1 2\n"]) {
     assert.throws(() => readLedger(text), /the record of the regions is/);
   }
 });
@@ -328,7 +407,7 @@ twins("answers and writes the same to the last byte", async () => {
           id,
           region: `${id}%20`,
           number: Math.max(1, number),
-          seq: (text === undefined ? 0 : readLedger(text).seq) + (fault === "forget" ? 1 : 0),
+          answered: (row?.number ?? 0) + (fault === "forget" ? 1 : 0),
           since: fault === "new" ? now : OLD,
           sent: ms === 900 ? now - ms - want * 3 : 0,
           held: Math.floor((row?.held ?? 0) * keeps),

@@ -1,7 +1,7 @@
 -- Exchanges a message with the ledger of a limit: the twin of stores/ledger.ts, which explains it.
 --
 -- key      the record, a text
--- first    the message: id region number seq since sent held fresh want demand waited lease gap keep pool
+-- first    the message: id region number answered since sent held fresh want demand waited lease gap keep pool
 -- reply    held fresh LF and the record; or "late" and the time
 --
 -- Uses only GET, SET and TIME: Redis users of limiters need the rights to call these anyway.
@@ -15,15 +15,14 @@ local numbers = {}
 for i = 2, 14 do
   numbers[i] = tonumber(ARGV[first + i])
 end
-local number, known, since, sent, held = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
+local number, answered, since, sent, held = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
 local freed, want, demand, waited = numbers[7], numbers[8], numbers[9], numbers[10]
 local lease, gap, keep, pool = numbers[11], numbers[12], numbers[13], numbers[14]
 local start = since > 0 and since or now
 local longest = keep + 2 * gap
-local created, seq, closed, fresh, rest, at = start, 0, math.min(start, now) + lease, pool, 0, now
-if closed > now then
-  fresh, rest = 0, longest
-end
+local age = math.max(0, now - start)
+local created, closed, rest, at = start, now - age + lease, math.max(0, longest - age), now
+local fresh = rest > 0 and 0 or pool
 local text = redis.call("GET", key)
 local others, me = {}, nil
 if text then
@@ -32,7 +31,7 @@ if text then
   for field in string.gmatch(head, "%S+") do
     fields[#fields + 1] = tonumber(field)
   end
-  created, seq, closed, fresh, rest, at = fields[1], fields[2], fields[3], fields[4], fields[5], fields[6]
+  created, closed, fresh, rest, at = fields[1], fields[2], fields[3], fields[4], fields[5]
   local back = math.max(0, at - now)
   closed = closed - back
   if now > at and now <= at + 2 * gap then
@@ -45,7 +44,7 @@ if text then
     end
     row[11] = row[11] - back
     if row[11] <= now and row[4] + row[5] + row[7] > 0 then
-      rest = longest
+      rest = math.max(rest, longest)
     end
     if row[1] == id then
       me = row
@@ -58,16 +57,18 @@ end
 if (me and number <= me[3]) or (sent > 0 and now - sent > lease) then
   return string.format("late %.0f", now)
 end
+local is_older = (me and me[3] or 0) < answered
 if not me or me[11] <= now then
   me = { id, region, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 end
 others[#others + 1] = me
 
 local released = me[4] - held
-if known > seq or held > me[4] or since > created then
-  created, seq, closed, released = math.max(created, since), math.max(seq, known), now + lease, 0
-  rest = longest
+if is_older or held > me[4] or since > created then
+  created, closed, released = math.max(created, since), now + lease, 0
+  fresh, rest = 0, math.max(rest, longest)
   for _, row in ipairs(others) do
+    closed = math.max(closed, row[11])
     row[5], row[6], row[7], row[8] = 0, 0, 0, 0
   end
 end
@@ -93,7 +94,7 @@ for _, row in ipairs(others) do
   taken = taken + row[4] + row[5] + row[7]
 end
 if left > left_fresh then
-  rest = longest
+  rest = math.max(rest, longest)
 end
 local free = math.max(0, pool - taken)
 fresh = math.min(free, rest == 0 and free or fresh + left_fresh)
@@ -106,7 +107,7 @@ if me[4] + me[7] + want == 0 then
   others[#others] = nil
 end
 local whole = "%.0f"
-local head = { created, seq + 1, closed, fresh, rest, now }
+local head = { created, closed, fresh, rest, now }
 for i, field in ipairs(head) do
   head[i] = string.format(whole, field)
 end
@@ -118,5 +119,5 @@ for _, row in ipairs(others) do
   lines[#lines + 1] = table.concat(row, " ") .. "\n"
 end
 local next_text = table.concat(lines)
-redis.call("SET", key, next_text, "PX", string.format(whole, math.max(keep, 10 * lease)))
+redis.call("SET", key, next_text, "PX", string.format(whole, math.max(keep, rest, 10 * lease)))
 return string.format("%.0f %.0f\n", held + got, got_fresh) .. next_text
