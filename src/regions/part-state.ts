@@ -53,6 +53,8 @@ interface Burst {
 
 /** Microseconds in which the permits of a rate are too few to count. */
 const SOON = 1e-6;
+/** Sums of permits are as exact as this. */
+const ROUNDING = 1e-12;
 
 /** Whether permits come back at the same instants in all states of the policy: those of the calendar. */
 export function isOnGrid(policy: Policy): boolean {
@@ -107,7 +109,8 @@ export function move(
     const target =
       to > from ? (lacking[i] ?? 0) + used * capacity + gained * jump : capacity * to - kept;
     const change = capacity > 0 ? target - (after[i] ?? 0) : released * (debts[i] ?? 0);
-    more.push(Math.max(0, change));
+    // by a rounding less: what a full log or window has no room for would be entered in the future, as a debt
+    more.push(Math.max(0, change - capacity * to * ROUNDING));
     less.push(Math.max(0, -change));
   }
   if (more.some((permits) => permits > 0)) state.settle(now, like(state, more));

@@ -5,6 +5,8 @@ import {
   fixedWindow,
   PermitsExceedCapacityError,
   type Policies,
+  slidingLog,
+  slidingWindow,
   smoothBursty,
   tokenBucket,
 } from "smooth-limiter";
@@ -12,7 +14,11 @@ import { LimiterClosedError, RegionalLimiter, type RegionalOptions } from "smoot
 import type { Store } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import { share } from "../../src/algorithms/index.ts";
+import { move } from "../../src/regions/part-state.ts";
 import { exchange, writeMessage } from "../../src/stores/ledger.ts";
+import { listPolicies } from "../../src/stores/policies.ts";
+import { openPolicyState } from "../../src/stores/state/several.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("regions, attacks");
@@ -479,6 +485,24 @@ test("a process that reads its part after close sends nothing", async () => {
   assert.ok(other.fraction < 0.04);
   assert.is(home.sent.length, 0);
   await limiter.close();
+});
+
+test("parts that come used leave a full log and a full window full, whatever is lost in rounding", () => {
+  const windows = { limit: 60, windowMs: 600 };
+  for (const whole of [slidingLog(windows), slidingWindow(windows)]) {
+    for (let i = 1; i <= 400; i++) {
+      const parts = [0.01, 0.01 + i * 0.000123, 0.1 + i * 0.000321];
+      const state = openPolicyState(listPolicies(share(whole, 0.01)), 0, 0);
+      state.take(0, 0.6);
+      for (const [step, to] of parts.entries()) {
+        const from = parts[step - 1] ?? to;
+        move(state, [whole], { from, to, fresh: 0 }, (step + 1) * 1000, 0);
+      }
+      const [used = 0] = state.deficit(100_000);
+      const most = 60 * (parts.at(-1) ?? 0);
+      assert.ok(Math.abs(used - most) < 1e-6, `${used} of ${most} permits are used after ${parts}`);
+    }
+  }
 });
 
 test.run();
