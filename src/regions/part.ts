@@ -195,8 +195,11 @@ export class Part implements Validity, Clock {
     return at <= now;
   }
 
-  /** Counts a request as demand. */
+  /** Counts a request as demand. @throws PermitsExceedCapacityError if no part can ever grant it */
   asked(permits: Permits): void {
+    const { largest } = this.#options;
+    const amount = largest.amount(permits);
+    if (largest.earliest(0, amount) === Infinity) throw largest.excess(0, amount);
     this.demand.asked(this.costOf(permits));
   }
 

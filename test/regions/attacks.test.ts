@@ -155,6 +155,23 @@ test("a request that no part of this region can ever hold is an error, and does 
   assert.instance(await errorOf(limiter.tryAcquire(29)), PermitsExceedCapacityError);
 });
 
+test("a request that is an error is no demand, also of a hot key", async () => {
+  const { clock, home, limiter } = await slow();
+  await busy(limiter, clock, 2000);
+  const before = home.sent.length;
+  for (let t = 0; t < 3000; t += 50) {
+    await ask(limiter, 1);
+    for (let i = 0; i < 9; i++) {
+      assert.instance(await errorOf(limiter.acquire(281)), PermitsExceedCapacityError);
+      assert.instance(await errorOf(limiter.decide(281)), PermitsExceedCapacityError);
+    }
+    await clock.advance(50);
+  }
+  const demands = home.sent.slice(before + 4).map(({ message }) => Number(message[9]));
+  assert.ok(demands.length > 0);
+  assert.ok(Math.max(...demands) < 0.1e9, `${demands}`);
+});
+
 test("with a local store, a request that is larger than the reserve is served by a part", async () => {
   const clock = new FakeClock();
   const { limiter } = open({ local: memoryStore({ clock }), home: memoryStore({ clock }), clock });
