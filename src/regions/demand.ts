@@ -3,11 +3,12 @@
  *
  * Requests come at random, so a short count of them varies although the demand does not: of 10 on average come 7 to 13,
  * and parts that followed each count would swing. Therefore a count that differs from what the estimate lets
- * expect by no more than chance explains (3 standard deviations of a Poisson count, its square root) moves the estimate
- * by 0.15 of the difference. One that differs by more replaces it: the demand has changed.
+ * expect by no more than chance explains moves the estimate by 0.15 of the difference. One that differs by more replaces
+ * it: the demand has changed. Chance is 3 standard deviations of a Poisson count. Twice the square root of count + 3/8 has
+ * a standard deviation of about 1 whatever is expected, also if that is little (Anscombe 1948).
  *
- * Example: the estimate is 100 requests in an interval. 112 are within 3 x 10.6 of it: it becomes 101.8. Then come 200,
- * which is beyond 3 x 14: it becomes 200.
+ * Example: the estimate is 100 requests in an interval. 73 to 132 are chance: after 112 it becomes 101.8. Then come 200: it
+ * becomes 200. If 5 are expected, 1 to 14 are chance; if none is, up to 4.
  *
  * Callers that wait are demand in the next interval too. Times are ms; costs are ms for which the whole limit has to work.
  */
@@ -68,8 +69,8 @@ export class Demand {
     if (this.#requests > 0) this.#cost = this.#asked / this.#requests;
     const requests = asked / this.#cost;
     const expected = ((this.value / WHOLE) * elapsed) / this.#cost;
-    const deviation = Math.sqrt(Math.max(1, requests, expected));
-    const isChance = Math.abs(requests - expected) <= CHANCE * deviation;
+    const deviations = 2 * Math.abs(Math.sqrt(requests + 3 / 8) - Math.sqrt(expected + 3 / 8));
+    const isChance = deviations <= CHANCE;
     this.value = Math.round(isChance ? this.value + CALM * (newest - this.value) : newest);
     this.count(now);
   }

@@ -1,6 +1,7 @@
 /** Parts follow the demand: quickly, fully, fairly and without swinging. */
 import * as assert from "uvu/assert";
 import { tokenBucket } from "../../src/index.ts";
+import { Demand } from "../../src/regions/demand.ts";
 import { divide } from "../../src/regions/division.ts";
 import { waterFill } from "../../src/regions/water-fill.ts";
 import { World } from "../support/regions/world.ts";
@@ -140,6 +141,29 @@ test("with demand that moves every 30 s at least 97 % of what can be granted is"
   }
   assert.ok(granted >= 0.97 * possible, `${granted} of ${possible}: ${granted / possible}`);
   await world.close();
+});
+
+test("few requests: what chance does not explain is believed at once, what it does slowly", () => {
+  // requests in an interval, and the estimate then, in requests; each costs a tenth of the limit
+  const rows: readonly [number, number][] = [
+    [6, 6],
+    [4, 5.7],
+    [1, 5],
+    [0, 0],
+    [5, 5],
+    [14, 6.35],
+    [17, 17],
+    [3, 3],
+    [0, 2.55],
+  ];
+  let now = 0;
+  const demand = new Demand(1000, now);
+  for (const [requests, expected] of rows) {
+    demand.asked(requests * 100, requests);
+    now += 1000;
+    demand.measure(now);
+    assert.ok(Math.abs(demand.value / 1e8 - expected) < 0.01, `${demand.value} after ${requests}`);
+  }
 });
 
 test.run();
