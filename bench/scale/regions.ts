@@ -194,6 +194,8 @@ class Member {
   #held = 0;
   #lapseMs = Infinity;
   #want = 0;
+  #promised = 0;
+  #promisedMs: number | undefined;
   #rows: LedgerRecord["rows"] = [];
   readonly #demand = new Demand(EVERY_MS, 0);
   #nextMs = Infinity;
@@ -244,7 +246,7 @@ class Member {
 
   #round(nowMs: number): readonly string[] | undefined {
     const { region, id, base, leaseMs, reserved } = this.#options;
-    this.#demand.measure(nowMs);
+    if (this.#demand.measure(nowMs)) this.#soon = 0;
     const sharers = this.#rows.filter((row) => row.region === region).length;
     this.#idle = this.#demand.value > reserved / Math.max(1, sharers) ? 0 : this.#idle + 1;
     if (this.#idle >= IDLE_INTERVALS) {
@@ -267,7 +269,7 @@ class Member {
       answered: 0,
       since: 1,
       sent: 0,
-      waitedMs: 0,
+      waitedMs: this.#waitedMs(nowMs),
       held: this.#held,
       fresh: this.freed,
       want: this.#want,
@@ -290,6 +292,11 @@ class Member {
     const [held = 0, fresh = 0] = reply.slice(0, end).split(" ").map(Number);
     const record = readLedger(reply.slice(end + 1));
     this.#rows = record.rows;
+    const { promised = 0 } = record.rows.find(({ id }) => id === this.#options.id) ?? {};
+    const wasDue = this.#waitedMs(sentMs) >= EVERY_MS;
+    if (promised === 0) this.#promisedMs = undefined;
+    else if (wasDue || promised > this.#promised) this.#promisedMs = sentMs;
+    this.#promised = promised;
     this.#lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
     this.#change(held, fresh);
     const { target, excess } = this.#divide();
@@ -309,6 +316,10 @@ class Member {
     }
   }
 
+  #waitedMs(nowMs: number): number {
+    return this.#promisedMs === undefined ? 0 : nowMs - this.#promisedMs;
+  }
+
   #speak(timeMs: number): void {
     this.#nextMs = timeMs;
     this.#isHalfway = false;
@@ -317,6 +328,8 @@ class Member {
   #cool(): void {
     this.#nextMs = Infinity;
     this.#soon = 0;
+    this.#promised = 0;
+    this.#promisedMs = undefined;
     this.#rows = [];
   }
 

@@ -21,6 +21,8 @@ export const FIRST = 0.15;
 /** Beyond so many standard deviations the demand has changed; within, the estimate follows by the other factor. */
 const CHANCE = 3;
 const CALM = 0.15;
+/** Fewer requests in an interval are none, or an estimate would never be 0. */
+const LITTLE = 0.05;
 /** Demand that has grown by this factor does not wait for the next interval. */
 const RISING = 1.5;
 /** More demand than this is no more urgent, in limits. */
@@ -59,11 +61,11 @@ export class Demand {
     this.#waited = this.waiting;
   }
 
-  /** Estimates the demand, and counts from now on. */
-  measure(now: number): void {
+  /** Estimates the demand, and counts from now on. @returns whether the demand has changed by more than chance */
+  measure(now: number): boolean {
     const elapsed = now - this.#sinceMs;
     // a message that follows another one at once says the same
-    if (elapsed < this.#everyMs * LEAST) return;
+    if (elapsed < this.#everyMs * LEAST) return false;
     const asked = this.#asked + this.#waited;
     const newest = Math.min(MOST, asked / elapsed) * WHOLE;
     if (this.#requests > 0) this.#cost = this.#asked / this.#requests;
@@ -71,8 +73,11 @@ export class Demand {
     const expected = ((this.value / WHOLE) * elapsed) / this.#cost;
     const deviations = 2 * Math.abs(Math.sqrt(requests + 3 / 8) - Math.sqrt(expected + 3 / 8));
     const isChance = deviations <= CHANCE;
-    this.value = Math.round(isChance ? this.value + CALM * (newest - this.value) : newest);
+    const isOver = asked === 0 && expected < LITTLE;
+    const next = isChance ? this.value + CALM * (newest - this.value) : newest;
+    this.value = isOver ? 0 : Math.round(next);
     this.count(now);
+    return !isChance;
   }
 
   /** Whether much more is asked for than the estimate says. */

@@ -176,7 +176,8 @@ export class Member {
     const { stats } = this.#options;
     if (!part.isAnswered)
       stats.lost(new Error(`the home has not answered for ${patienceMs(this.#options)} ms`));
-    part.demand.measure(now);
+    // a member that has become patient lacks something else now
+    if (part.demand.measure(now)) part.soon = 0;
     // what waits may need a larger part than the reserve, however seldom it comes
     const isAwaited = part.callers > 0 || !part.isIdle;
     part.idle = isAwaited || part.demand.value > this.#reservedOf(part) ? 0 : part.idle + 1;

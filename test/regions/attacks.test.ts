@@ -235,6 +235,23 @@ test("a home that calls every message late is not asked without pause", async ()
   await limiter.close();
 });
 
+test("without a reserve an idle key gives its part back too", async () => {
+  const clock = new FakeClock();
+  const home = new SlowHome(clock);
+  const { limiter } = open({ home: home.store, clock, reserve: 0 });
+  await busy(limiter, clock, 10_000);
+  assert.is(limiter.fraction, 1);
+  for (let t = 0; t < 20_000; t += 1000) {
+    await ask(limiter, 2);
+    await clock.advance(1000);
+  }
+  await clock.advance(60_000);
+  assert.is(limiter.fraction, 0);
+  const before = home.sent.length;
+  await clock.advance(60_000);
+  assert.is(home.sent.length, before);
+});
+
 test("a key that was forgotten and comes back numbers its messages on", async () => {
   const { clock, home, limiter } = await slow();
   const numbers: number[] = [];

@@ -4,7 +4,7 @@ import { tokenBucket } from "../../src/index.ts";
 import { Demand } from "../../src/regions/demand.ts";
 import { divide } from "../../src/regions/division.ts";
 import { waterFill } from "../../src/regions/water-fill.ts";
-import { World } from "../support/regions/world.ts";
+import { seeded, World } from "../support/regions/world.ts";
 import { isTried, suite } from "../support/suite.ts";
 
 const PER_SECOND = 500;
@@ -102,6 +102,20 @@ test("the parts reach their targets within two intervals of a change, and stay t
   assert.ok(Math.max(...seen) - Math.min(...seen) < 0.05, `${seen}`);
   await world.close();
 });
+
+test("a region that has lacked a little for long is not patient when it lacks much", () =>
+  seeded(3, async () => {
+    for (let i = 0; i < 30; i++) {
+      const world = new World(policy, { regions: ["eu", "us", "asia"] });
+      for (const { limiter } of world.regions) await limiter.peek();
+      await world.clock.advance(10_000);
+      await busy(world, [600, 20, 50], 6000);
+      await busy(world, [100, 450, 50], 2500);
+      const { fraction = 0 } = world.regions[1]?.limiter ?? {};
+      assert.ok(fraction > 0.65, `${fraction} in run ${i}`);
+      await world.close();
+    }
+  }));
 
 test("demand that rises while a reply is far away does not make that reply useless", async () => {
   const world = new World(policy, { regions: ["eu", "us"], reserve: 0.1, everyMs: 500 });

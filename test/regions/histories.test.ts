@@ -5,7 +5,7 @@ import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { algorithms, share } from "../../src/algorithms/index.ts";
 import { isOnGrid } from "../../src/regions/part-state.ts";
 import { samplesOf } from "../support/algorithms/samples.ts";
-import { World } from "../support/regions/world.ts";
+import { seeded, World } from "../support/regions/world.ts";
 import { progress, runs, suite } from "../support/suite.ts";
 
 const test = suite("regions, random histories", { timeoutMs: 120_000 });
@@ -73,21 +73,6 @@ for (const { name } of algorithms) {
       });
       await fc.assert(property, { seed: progress.seed, numRuns: runs(120, 4) });
     });
-  }
-}
-
-/** Runs the history with the same random numbers each time. */
-async function seeded<T>(seed: number, run: () => Promise<T>): Promise<T> {
-  const { random } = Math;
-  let state = seed;
-  Math.random = () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return state / 2 ** 32;
-  };
-  try {
-    return await run();
-  } finally {
-    Math.random = random;
   }
 }
 

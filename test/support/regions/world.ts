@@ -172,3 +172,18 @@ export class World {
     for (const limiter of this.#left) await limiter.close();
   }
 }
+
+/** Runs something with the same random numbers each time. */
+export async function seeded<T>(seed: number, run: () => Promise<T>): Promise<T> {
+  const { random } = Math;
+  let state = seed;
+  Math.random = () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+  try {
+    return await run();
+  } finally {
+    Math.random = random;
+  }
+}
