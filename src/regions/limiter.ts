@@ -216,7 +216,7 @@ export class PartLimiter implements RemoteLimiter {
     };
   }
 
-  /** Ends the calls that wait in this limiter with a LimiterClosedError. */
+  /** Ends the calls that wait in this limiter with a LimiterClosedError, but not those that wait for a reserve in a store. */
   async close(): Promise<void> {
     this.region.dismiss(this.#key);
   }
