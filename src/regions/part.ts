@@ -242,8 +242,9 @@ export class Part implements Validity, Clock {
     const from = Math.max(LEAST, this.fraction);
     this.held = held;
     const to = Math.max(LEAST, this.fraction);
-    this.isOver = base + held === 0;
     this.queue.change((state, now, epoch) => {
+      // not before: a process that was suspended beyond its lease must not grant what became due meanwhile
+      this.isOver = base + held === 0;
       const part = state as PartState;
       const freed = move(part, policies.list, { from, to, fresh: fresh / WHOLE }, now, epoch);
       if (part === this.#state) this.freed += Math.floor(freed * WHOLE);

@@ -347,6 +347,37 @@ test("a timer keeps the process alive only while callers wait", async () => {
   assert.is(timers.kept, 0);
 });
 
+test("a process that was suspended for longer than its lease grants nothing of it any more", async () => {
+  const clock = new FakeClock();
+  let jumpMs = 0;
+  const jumping: Clock = {
+    now: () => clock.now() + jumpMs,
+    wakeAt: (timeMs, wake) => clock.wakeAt(Math.max(clock.now(), timeMs - jumpMs), wake),
+  };
+  const home = new SlowHome(jumping);
+  for (const policy of [slidingLog({ limit: 300, windowMs: 2000 }), bucket]) {
+    const { limiter } = open({ clock: jumping, home: home.store }, policy);
+    await limiter.peek();
+    await clock.advance(10_000);
+    await busy(limiter, clock, 5000);
+    assert.ok(limiter.fraction > 0.9);
+    let granted = 0;
+    const count = () => {
+      granted += 1;
+    };
+    for (let i = 0; i < 300; i++) limiter.acquire().then(count, () => {});
+    await clock.advance(1);
+    home.losesReplies = true;
+    granted = 0;
+    jumpMs += 6000;
+    await ask(limiter, 2);
+    await clock.advance(1);
+    assert.ok(granted <= 11, `${granted} with ${limiter.fraction} of the limit`);
+    home.losesReplies = false;
+    await limiter.close();
+  }
+});
+
 test("a call with a timeout ends in time although its part has shrunk below the request", async () => {
   const { clock, home, limiter } = await slow();
   await busy(limiter, clock, 3000);
