@@ -17,7 +17,12 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, isAbsolute, join, relative, resolve } from "node:path";
-import { decode, encode, type SourceMapSegment } from "@jridgewell/sourcemap-codec";
+import {
+  decode,
+  encode,
+  type SourceMapMappings,
+  type SourceMapSegment,
+} from "@jridgewell/sourcemap-codec";
 import {
   type OutputOptions,
   type Plugin,
@@ -113,23 +118,53 @@ async function buildModules(entries: readonly string[], isLibrary: boolean): Pro
 
 function writeAll({ output }: RolldownOutput, folder: string): void {
   for (const file of output) {
+    if (file.type === "asset") continue; // a source map, which its chunk has too
     const target = join(folder, file.fileName);
-    if (file.type === "asset") write(target, lineMap(String(file.source)));
-    else
-      write(
-        target,
-        file.code.replaceAll(SHARED, (_, path) => relative(dirname(target), join("dist", path))),
-      );
+    const mappings = file.map === null ? [] : decode(file.map.mappings);
+    const lines = withLineBreaks(file.code, mappings);
+    const text = lines.map(({ code }) => code).join("\n");
+    write(
+      target,
+      text.replaceAll(SHARED, (_, path) => relative(dirname(target), join("dist", path))),
+    );
+    if (file.map === null) continue;
+    write(
+      `${target}.map`,
+      lineMap(
+        file.map.sources,
+        lines.map(({ segments }) => segments),
+      ),
+    );
   }
+}
+
+/**
+ * Breaks code into lines of about a hundred characters, since Node prints the whole line that threw an uncaught error. It
+ * breaks where a segment of the source map begins, which is never inside a text, and a semicolon or a brace ends.
+ */
+function withLineBreaks(code: string, mappings: SourceMapMappings) {
+  return code.split("\n").flatMap((line, i) => {
+    let start = 0;
+    let segments: SourceMapSegment[] = [];
+    const lines = [];
+    for (const [column, ...origin] of mappings[i] ?? []) {
+      if (column - start >= 100 && ";{".includes(line[column - 1] ?? " ")) {
+        lines.push({ code: line.slice(start, column), segments });
+        start = column;
+        segments = [];
+      }
+      segments.push([column - start, ...origin] as SourceMapSegment);
+    }
+    return [...lines, { code: line.slice(start), segments }];
+  });
 }
 
 /**
  * Reduces a source map to what a stack trace needs: the line that each piece of code is from. Columns, names and the text
  * of the sources would make it several times as large.
  */
-function lineMap(map: string): string {
-  const { sources, mappings } = JSON.parse(map);
-  const lines = decode(mappings).map((segments) => {
+function lineMap(sources: readonly string[], mappings: SourceMapMappings): string {
+  const lines = mappings.map((segments) => {
     const kept: SourceMapSegment[] = [];
     for (const [column, source, line] of segments) {
       if (source === undefined || line === undefined) continue;
