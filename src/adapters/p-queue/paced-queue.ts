@@ -1,18 +1,18 @@
 /**
  * A PQueue that starts its jobs at the pace of a limiter.
  *
- * A PQueue takes a job as soon as a place is free, and its queue cannot postpone this. But a paused PQueue
- * takes none. So the underlying PQueue is always paused. If a place is free and a job waits, permits are
+ * A PQueue takes a job as soon as a slot is free, and its queue cannot postpone this. But a paused PQueue
+ * takes none. So the underlying PQueue is always paused. If a slot is free and a job waits, permits are
  * reserved for the next job, whichever it will be. When they can be used, the PQueue is started, takes one
  * job, and is paused again while it takes it. The job is chosen at that moment: a job of high priority
- * that was added late goes first. A waiting job holds neither a place nor permits.
+ * that was added late goes first. A waiting job holds neither a slot nor permits.
  *
  * Permits are requested for the next jobs. They are given up when other jobs with other costs become the
- * next ones, and when no job can start: after a pause, a clear or an abort, or without a free place. For
+ * next ones, and when no job can start: after a pause, a clear or an abort, or without a free slot. For
  * the number of requests at a time see `PermitRequests`.
  *
  * Worked example with one permit a second and `concurrency` 1: A starts at 0 and runs for 300 ms, while B
- * and C wait. Until 300 ms no permit is reserved, because no place is free. Then one is reserved for B,
+ * and C wait. Until 300 ms no permit is reserved, because no slot is free. Then one is reserved for B,
  * for 1000 ms. At 500 ms D is added with a higher priority. At 1000 ms D starts.
  */
 import PQueue from "p-queue";
@@ -163,7 +163,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   }
 
   /**
-   * Adds a job. It starts when a place is free, its permits can be used, and no job waits that has a
+   * Adds a job. It starts when a slot is free, its permits can be used, and no job waits that has a
    * higher priority, or the same priority and was added earlier.
    *
    * @param job the function to run
@@ -253,7 +253,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
 
   /**
    * Whether the next job waits for permits. On a remote limiter it is `false` until the limiter has
-   * replied. No permits are requested while the queue is paused or no place is free; it is `false` then.
+   * replied. No permits are requested while the queue is paused or no slot is free; it is `false` then.
    */
   override get isRateLimited(): boolean {
     return this.#requests.isWaiting;
@@ -274,8 +274,8 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   #pump(): void {
     // while the PQueue takes a job, the outer `#pump` continues afterwards
     while (!this.#isOpening) {
-      const places = this.#isPaused ? 0 : this.concurrency - this.pending;
-      const pass = this.#requests.next(this.#line.jobs, places);
+      const slots = this.#isPaused ? 0 : this.concurrency - this.pending;
+      const pass = this.#requests.next(this.#line.jobs, slots);
       if (pass === undefined) break;
       this.#open(pass);
     }
@@ -322,7 +322,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     const tell: (...args: unknown[]) => boolean = Reflect.get(PQueue.prototype, verb);
     Object.defineProperty(PacedQueue.prototype, verb, {
       value(this: PacedQueue, event: string | Event, ...rest: unknown[]) {
-        // a place is free, or a job has left
+        // a slot is free, or a job has left
         if ((isTarget ? (event as Event).type : event) === "next") this.#pump();
         return tell.call(this, event, ...rest);
       },
