@@ -117,7 +117,7 @@ interface CreatedHeap {
  */
 export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   readonly #requests: PermitRequests;
-  readonly #line: CreatedHeap;
+  readonly #heap: CreatedHeap;
   readonly #full: FullQueue | undefined;
   readonly #isFair: boolean;
   #isPaused: boolean;
@@ -146,20 +146,20 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     checkBoolean("autoStart", autoStart);
     checkNumber("maxWaiting", maxWaiting, jobsAtLeastOne);
     checkOneOf("onFull", onFull, ON_FULL);
-    const line: CreatedHeap = { jobs: new JobHeap(), onTake() {} };
+    const heap: CreatedHeap = { jobs: new JobHeap(), onTake() {} };
     super({
       // `concurrency` as it is, since the versions differ on `undefined`; PQueue ignores our own options
       ...others,
       autoStart: false,
-      queueClass: heapOf(line, isFair ? FairRank : JobRank),
+      queueClass: heapOf(heap, isFair ? FairRank : JobRank),
       ...(timeout === undefined ? {} : { timeout }),
     });
     this.#requests = new PermitRequests(limiter, shareOf(options), () => this.#pump());
     this.#isFair = isFair;
     this.#isPaused = !autoStart;
-    this.#line = line;
+    this.#heap = heap;
     this.#full = maxWaiting === Infinity ? undefined : new FullQueue(maxWaiting, onFull);
-    line.onTake = () => super.pause();
+    heap.onTake = () => super.pause();
   }
 
   /**
@@ -188,14 +188,14 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     }
     const full = this.#full;
     if (full === undefined) return this.#enqueue(job, options);
-    return full.add(this.#line.jobs, job, options, (...args) => this.#enqueue(...args));
+    return full.add(this.#heap.jobs, job, options, (...args) => this.#enqueue(...args));
   }
 
   #enqueue<Result>(
     work: PacedJob<Result>,
     options: Partial<JobOptions> | undefined,
   ): Promise<Result & Awaited<Result>> {
-    const { jobs } = this.#line;
+    const { jobs } = this.#heap;
     // those of an outer `add`: a job or a listener may call `add` inside it
     const { bare, work: outer } = jobs;
     jobs.bare = undefined;
@@ -267,7 +267,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   override set concurrency(concurrency: number) {
     super.concurrency = concurrency;
     // PQueue's constructor sets it before our own fields exist
-    if (#line in this) this.#pump();
+    if (#heap in this) this.#pump();
   }
 
   /** Requests permits for the next jobs, starts jobs that have them, and gives up unneeded requests. */
@@ -275,11 +275,11 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     // while the PQueue takes a job, the outer `#pump` continues afterwards
     while (!this.#isOpening) {
       const slots = this.#isPaused ? 0 : this.concurrency - this.pending;
-      const pass = this.#requests.next(this.#line.jobs, slots);
+      const pass = this.#requests.next(this.#heap.jobs, slots);
       if (pass === undefined) break;
       this.#open(pass);
     }
-    this.#full?.admit(this.#line.jobs);
+    this.#full?.admit(this.#heap.jobs);
     if (this.#saidRateLimited !== this.isRateLimited && !this.#isSaying) this.#saySoon();
   }
 
@@ -312,7 +312,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   readonly #start = (task: Parameters<PacedJob<unknown>>[0]): unknown => {
     this.#isOpening = false;
     if (this.#pass instanceof Refusal) throw this.#pass.error;
-    return this.#line.jobs.taken?.work?.(task);
+    return this.#heap.jobs.taken?.work?.(task);
   };
 
   static {
@@ -347,10 +347,10 @@ function checkAddOptions(options: Partial<PacedAddOptions>, isFair: boolean): vo
 }
 
 /** Returns the constructor that the PQueue calls. A class here would be compiled again for each queue. */
-function heapOf(line: CreatedHeap, ofRank: typeof JobRank): new () => JobHeap {
+function heapOf(heap: CreatedHeap, ofRank: typeof JobRank): new () => JobHeap {
   function Heap(): JobHeap {
-    line.jobs = new JobHeap(() => line.onTake(), ofRank);
-    return line.jobs;
+    heap.jobs = new JobHeap(() => heap.onTake(), ofRank);
+    return heap.jobs;
   }
   return Heap as unknown as new () => JobHeap;
 }
