@@ -8,7 +8,7 @@ import { RemoteConcurrency } from "../../../src/concurrency/leased/remote-concur
 import type { RemoteLease } from "../../../src/concurrency/leased/store-lease.ts";
 import { diagnostics, type WaitMessage } from "../../../src/ground/diagnostics.ts";
 import { LimiterClosedError, QueueFullError } from "../../../src/ground/errors.ts";
-import { allOf, fairShares, RateLimiter } from "../../../src/index.ts";
+import { allOf, ConcurrencyLimiter, fairShares, RateLimiter } from "../../../src/index.ts";
 import { FIFO } from "../../../src/queue/order.ts";
 import { HandLeaseStore, settled } from "../../support/limiter/lease-store.ts";
 import { failure } from "../../support/limiter/watch.ts";
@@ -458,9 +458,13 @@ test("a combination waits for a place in fair order, and takes none out of turn"
   await Promise.all(calls);
   assert.ok(order.indexOf("b") <= 2 && order.lastIndexOf("b") <= 4, order.join(""));
   assert.equal([store.leases.size, store.tickets.size], [0, 0]);
-  const lease = await both.tryAcquire();
-  assert.is(limiter.active, 1);
-  await lease?.release();
+  const local = ConcurrencyLimiter.create(1);
+  const lease = await allOf(both, local).tryAcquire();
+  assert.equal([limiter.active, local.active], [1, 1]);
+  const released = lease?.release();
+  assert.instance(released, Promise);
+  await released;
+  assert.equal([store.leases.size, local.active], [0, 0]);
 });
 
 test("the arguments of a share are checked; a limiter that is not fair has none", async () => {
