@@ -374,6 +374,20 @@ test("a caller that waits here leaves with its time or its signal", async () => 
   assert.is(clock.countTimers(), 0);
 });
 
+test("callers that give up while they wait here gain their share nothing", async () => {
+  const { order, ask, limiter, drain } = await full(1);
+  ask("a");
+  await settled();
+  const controller = new AbortController();
+  const { signal } = controller;
+  const leaving = [1, 2, 3].map(() => failure(() => limiter.acquire(1, { signal, share: "b" })));
+  for (const share of ["b", "b", "b", "c", "c", "c"]) ask(share);
+  controller.abort("enough");
+  await Promise.all(leaving);
+  await drain();
+  assert.is(order.join(""), "abcbcbc");
+});
+
 test("a caller with the store that gives up is not charged, and the next one is sent", async () => {
   const { limiter, store, order, ask, drain } = await full(1);
   const timed = limiter.tryAcquire({ timeoutMs: 40, share: "a" });
