@@ -25,7 +25,7 @@ export class Children {
     return output;
   }
 
-  /** Starts a program, calls `ask` while it runs, and then kills it. */
+  /** Starts a program, calls `ask` while it runs, then kills it and waits until nothing that it started holds its output. */
   async serving<T>(
     command: string,
     args: readonly string[],
@@ -40,8 +40,8 @@ export class Children {
     try {
       return await within(Promise.race([ask(), ended]), child);
     } finally {
-      ended.catch(() => {});
       child.kill("SIGKILL");
+      await ended.catch(() => {});
     }
   }
 

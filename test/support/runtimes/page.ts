@@ -54,7 +54,6 @@ export async function servePage(folder: string): Promise<ServedPage> {
       try {
         return await children.serving(command, args, () => reported, env);
       } finally {
-        // the processes of the browser may still be writing
         rmSync(profile, { recursive: true, force: true, maxRetries: 20 });
       }
     },
