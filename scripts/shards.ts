@@ -5,8 +5,8 @@ import { closeSync, mkdtempSync, openSync, readdirSync, rmSync, statSync } from 
 import { availableParallelism, tmpdir } from "node:os";
 import { join, normalize } from "node:path";
 
-/** One more than the number of cores: tests with real timers, servers and processes mostly wait. */
-const SHARDS = Math.min(4, availableParallelism()) + 1;
+/** Two more than the number of cores: tests with real timers, servers and processes mostly wait. */
+const SHARDS = Math.min(4, availableParallelism()) + 2;
 
 /** The other shards use the other cores, so a garbage collection has none to itself; and there are fewer of them. */
 const GC = ["--single-threaded-gc", "--min-semi-space-size=64", "--max-semi-space-size=64"];
@@ -16,8 +16,8 @@ const LAST_OUTPUT_MS = 2000;
 
 /** What the paths begin with whose tests compute, compile or wait: they take longer than their sizes tell. */
 const SLOW = [
+  "cli/test/redis/",
   "test/concurrency/scenes",
-  "test/fair/giving-up",
   "test/project/",
   "test/promises/exactness",
   "test/queue/mass-cancel",

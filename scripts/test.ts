@@ -35,7 +35,7 @@ const filesOf = (folder: string) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" }).map((file) => join(folder, file));
 function isSoak(file: string): boolean {
   if (!file.endsWith(".test.ts")) return file.endsWith(".soak.ts");
-  return /from "fast-check"|\b(?:runs|isTried)\(/.test(readFileSync(file, "utf8"));
+  return /from "fast-check"|\b(?:runs|isTried\w*)\(|\bsample:/.test(readFileSync(file, "utf8"));
 }
 const { TEST_SHARD: shard, TEST_CLAIMS: claims } = process.env;
 const isWhole = words.length === 0 && shard === undefined;

@@ -5,7 +5,7 @@
  * Members share the pool by `waterFill`, with the weights of their regions; a region's weight is shared by its members.
  * A member gives away only what others lack and what is not free anyway, and of that only its part: in proportion to what
  * each holds beyond its target. So nothing moves where no region would gain, and members that see the same rows do
- * not give more together than is lacking.
+ * not give more together than is lacking. What all hold beyond the pool is lacking, too.
  */
 import type { Row } from "../stores/ledger.ts";
 import { waterFill } from "./water-fill.ts";
@@ -51,10 +51,11 @@ export function divide(
     excesses += Math.max(0, size - wanted);
     lacking += Math.max(0, Math.min(wanted, row.want) - size);
   }
-  const missing = lacking - Math.max(0, free);
+  // below 0: more is held than there is, since the ledger had forgotten who held it
+  const missing = lacking - free;
   if (missing <= 0 || mine === 0) return { target, excess: 0 };
   const excess = Math.floor(Math.min(mine, (missing * mine) / excesses));
-  return { target, excess: excess > held * NOTICEABLE + 1 ? excess : 0 };
+  return { target, excess: free < 0 || excess > held * NOTICEABLE + 1 ? excess : 0 };
 }
 
 /** What the ledger keeps for a member. */

@@ -57,10 +57,12 @@ import {
 } from "../stores/policies.ts";
 import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
 import { redisLedger } from "../stores/redis/redis-ledger.ts";
+import { openPolicyState } from "../stores/state/several.ts";
 import type { Store } from "../stores/store.ts";
 import { PartLimiter, type Region } from "./limiter.ts";
 import { Member } from "./member.ts";
-import { type MemberOptions, Part } from "./part.ts";
+import { LEAST, type MemberOptions, Part } from "./part.ts";
+import { partsOf } from "./part-state.ts";
 
 export type { RemoteLimiter } from "../api/limiter-api.ts";
 export { LimiterClosedError, StoreUnavailableError } from "../ground/errors.ts";
@@ -186,6 +188,8 @@ class OpenRegion implements Region {
   readonly #local: Shared | undefined;
   /** The fraction that the region's own store has. */
   readonly #reserved: number;
+  /** No request is granted that needs a larger fraction. */
+  readonly #most: number;
 
   constructor(name: string, policies: Policies, options: RegionalOptions) {
     this.name = checkName(name);
@@ -212,6 +216,7 @@ class OpenRegion implements Region {
     const reserved = this.#reserved;
     const base = local === undefined ? reserved : 0;
     const pool = Math.floor((1 - reserve) * WHOLE);
+    this.#most = Math.max(base + pool / WHOLE, reserved);
     const shared = {
       ...{ prefix, maxWaiting, order: options.order },
       ...(options.clock === undefined ? {} : { clock }),
@@ -223,12 +228,13 @@ class OpenRegion implements Region {
       region,
       weights,
       policies: listed,
+      basePolicies: fractionOf(listed, Math.max(LEAST, base)),
+      largest: openPolicyState(fractionOf(listed, this.#most), 0, 0),
       exchange: exchangeOf(home),
       ledgerKey: `${checkText("prefix", prefix)}${name.replace(/[%[]/g, encodeURIComponent)}%regions`,
       base,
       reserved,
       pool,
-      most: Math.max(base + pool / WHOLE, reserved),
       everyMs,
       leaseMs,
       clock,
@@ -271,6 +277,8 @@ class OpenRegion implements Region {
       policies === undefined ? this.#declared : renumber(this.#declared, listPolicies(policies));
     refuseStrict(listed);
     this.#options.policies = listed;
+    this.#options.basePolicies = fractionOf(listed, Math.max(LEAST, this.#options.base));
+    this.#options.largest.resize(0, partsOf(listed.list, this.#most), 0);
     for (const part of this.#parts.values()) part.renumber();
     await (policies === undefined
       ? this.#local?.resetPolicies()
@@ -278,9 +286,7 @@ class OpenRegion implements Region {
   }
 
   dismiss(key: string | undefined): void {
-    const queue = this.#parts.get(key)?.queue;
-    const reason = new LimiterClosedError(this.name);
-    for (const waiter of queue?.waiters ?? []) queue?.cancel(waiter, reason);
+    this.#parts.get(key)?.dismiss(new LimiterClosedError(this.name));
   }
 
   async close(): Promise<void> {
@@ -296,6 +302,10 @@ class OpenRegion implements Region {
       names.map((each, i) => [each, share(list[i] as PolicyList["list"][number], part)]),
     );
   }
+}
+
+function fractionOf({ names, list }: PolicyList, fraction: number): PolicyList {
+  return { names, list: partsOf(list, fraction) };
 }
 
 function pick({ maxWaiting, onFull, order, clock }: RegionalOptions): LimiterOptions {

@@ -7,7 +7,7 @@ import type {
   TryOptions,
   WaitOptions,
 } from "../api/limiter-api.ts";
-import { isTryOptions } from "../api/options.ts";
+import { checkTryOptions, checkWaitOptions, isTryOptions } from "../api/options.ts";
 import type { OutageStats, RemoteStats, StoreState } from "../api/outage-stats.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import { asyncDispose } from "../ground/dispose.ts";
@@ -70,17 +70,15 @@ export class PartLimiter implements RemoteLimiter {
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
     return this.#try(() => {
       const part = this.#open(permits);
-      const own = () => part.limiter.acquire(permits, options);
       if (this.#reserve === undefined) {
-        const granted = own();
+        const granted = part.acquire(permits, options);
         return granted === AT_ONCE ? granted : this.#waits(part, permits, granted);
       }
-      if (part.grants(permits)) return AT_ONCE;
-      return this.#waits(
-        part,
-        permits,
-        this.#shortest(part, permits, own, (reserve) => reserve.acquire(permits, options), 0),
-      );
+      checkWaitOptions(options)?.throwIfAborted();
+      if (part.grants(permits, options)) return AT_ONCE;
+      const own = () => this.#open().limiter.acquire(permits, options);
+      const other = (reserve: RemoteLimiter) => reserve.acquire(permits, options);
+      return this.#waits(part, permits, this.#shortest(part, permits, own, other, 0));
     });
   }
 
@@ -94,9 +92,9 @@ export class PartLimiter implements RemoteLimiter {
       const part = this.#open(first);
       const reserve = this.#reserve;
       if (reserve !== undefined) {
-        return part.grants(first) ? GRANTED : this.#tryReserve(part, reserve, first);
+        return part.grants(first) ? GRANTED : this.#tryReserve(reserve, first);
       }
-      if (part.limiter.tryAcquire(first)) return GRANTED;
+      if (part.tryAcquire(first)) return GRANTED;
       this.region.member.lack(part);
       return REFUSED;
     } catch (error) {
@@ -106,11 +104,12 @@ export class PartLimiter implements RemoteLimiter {
 
   #tryWithin(permits: Permits, longest: number | TryOptions): Promise<boolean> {
     const part = this.#open(permits);
-    const own = () => part.limiter.tryAcquire(permits, longest);
+    const { signal, share } = checkTryOptions(longest);
+    signal?.throwIfAborted();
+    if (part.grants(permits, share)) return GRANTED;
+    const own = () => this.#open().limiter.tryAcquire(permits, longest);
     const other = (reserve: RemoteLimiter) => reserve.tryAcquire(permits, longest);
-    const answer =
-      this.#reserve === undefined ? own() : this.#shortest(part, permits, own, other, true);
-    return this.#waits(part, permits, answer);
+    return this.#waits(part, permits, this.#shortest(part, permits, own, other, true));
   }
 
   reserve(permits: Permits = 1, options?: ShareOptions): Promise<Reservation> {
@@ -125,11 +124,11 @@ export class PartLimiter implements RemoteLimiter {
   ): Promise<Reservation> {
     return this.#try(async () => {
       const part = this.#open(permits);
-      const own = async () => part.limiter[reserveAwaited](permits, sequence, options);
+      const own = async () => this.#open().limiter[reserveAwaited](permits, sequence, options);
       const { waitMs } = part.limiter.peek(permits, options);
       const reserve = this.#reserve;
       const other = waitMs > 0 ? await there(reserve?.peek(permits, options)) : undefined;
-      if (waitMs > 0 && other?.allowed !== true) this.region.member.lack(part);
+      if (waitMs > 0 && other?.allowed !== true) this.#lack();
       if (reserve === undefined || other === undefined || other.waitMs >= waitMs) return own();
       return reserve.reserve(permits, options);
     });
@@ -155,7 +154,7 @@ export class PartLimiter implements RemoteLimiter {
     const reserve = this.#reserve;
     const other = own.allowed || reserve === undefined ? own : ((await there(ask(reserve))) ?? own);
     const shorter = other.allowed || other.waitMs <= own.waitMs ? other : own;
-    if (isDemand && !shorter.allowed) this.region.member.lack(part);
+    if (isDemand && !shorter.allowed) this.#lack();
     return shorter;
   }
 
@@ -232,28 +231,34 @@ export class PartLimiter implements RemoteLimiter {
     if (member.isClosed) throw new LimiterClosedError(name);
     const part = this.#part;
     if (part.isLapsed) member.lapse(part);
-    if (permits !== undefined) part.asked(part.queue.supply.amount(permits));
+    if (permits !== undefined) part.asked(permits);
     return part;
   }
 
   /** Counts the caller among those that wait. */
   #waits<T>(part: Part, permits: Permits, answer: Promise<T>): Promise<T> {
     const { member } = this.region;
-    member.waits(part, part.costOf(part.queue.supply.amount(permits)), answer);
+    member.waits(part, part.costOf(permits), answer);
     // with a reserve in a store, only if that refuses: see `#shortest`
     if (this.#reserve === undefined) member.lack(part);
     return answer;
   }
 
   /** Takes the permits from the reserve. A key that its reserve serves never becomes hot. */
-  async #tryReserve(part: Part, reserve: RemoteLimiter, permits: Permits): Promise<boolean> {
+  async #tryReserve(reserve: RemoteLimiter, permits: Permits): Promise<boolean> {
     let isGranted = false;
     try {
-      isGranted = (await there(reserve.tryAcquire(permits))) ?? part.limiter.tryAcquire(permits);
+      const answer = await there(reserve.tryAcquire(permits));
+      isGranted = answer ?? this.#open().limiter.tryAcquire(permits);
       return isGranted;
     } finally {
-      if (!isGranted) this.region.member.lack(part);
+      if (!isGranted) this.#lack();
     }
+  }
+
+  /** The part lacks permits. While the reserve was asked the key may have been forgotten: then it has another part now. */
+  #lack(): void {
+    this.region.member.lack(this.#part);
   }
 
   /** Takes the permits from the reserve if they are there now; else waits where the wait is shorter. */

@@ -69,7 +69,7 @@ export class Member {
     if (part.isHot) {
       const isUrgent = this.#isEarly(part, now) && part.demand.isRising(now);
       if (isUrgent) part.speak(now);
-      if (isUrgent || (this.#callers > 0 && !this.#isAwaited)) this.#arm();
+      if (isUrgent || (this.#callers > 0 && !this.#isAwaited)) this.#hasten(part);
       return;
     }
     part.demand.count(now);
@@ -77,7 +77,7 @@ export class Member {
     part.idle = 0;
     this.#hot.add(part);
     // after this tick: requests of one tick make one demand
-    queueMicrotask(() => this.#arm());
+    queueMicrotask(() => this.#hasten(part));
   }
 
   /** Whether the next message of the part is not due soon, and no reply is under way, which it would make useless. */
@@ -108,7 +108,7 @@ export class Member {
   /** Ends the lease of a part whose time is over. */
   lapse(part: Part): void {
     part.lapse();
-    this.#arm();
+    this.#hasten(part);
   }
 
   /** Gives all parts back, and ends all timers. */
@@ -127,10 +127,19 @@ export class Member {
 
   /** Sets the timer to the next message or the next end of a lease. */
   #arm(): void {
-    if (this.#isClosed) return;
-    const isAwaited = this.#callers > 0;
     let at = Infinity;
     for (const part of this.#hot) at = Math.min(at, part.nextMs, part.lapseMs);
+    this.#setTimer(at);
+  }
+
+  /** Sets the timer for a part that has changed, without a look at all others: at worst it fires once too early. */
+  #hasten(part: Part): void {
+    this.#setTimer(Math.min(this.#timerAt, part.nextMs, part.lapseMs));
+  }
+
+  #setTimer(at: number): void {
+    if (this.#isClosed) return;
+    const isAwaited = this.#callers > 0;
     if (this.#timer !== undefined && at === this.#timerAt && isAwaited === this.#isAwaited) return;
     this.#timer?.cancel();
     this.#timerAt = at;
@@ -142,6 +151,7 @@ export class Member {
 
   readonly #wake = (): void => {
     this.#timer = undefined;
+    this.#timerAt = Infinity;
     const { clock, everyMs } = this.#options;
     const now = clock.now() + MICROSECOND;
     for (const part of this.#hot) {
@@ -168,7 +178,7 @@ export class Member {
       stats.lost(new Error(`the home has not answered for ${patienceMs(this.#options)} ms`));
     part.demand.measure(now);
     // what waits may need a larger part than the reserve, however seldom it comes
-    const isAwaited = part.callers > 0 || !part.queue.isIdle;
+    const isAwaited = part.callers > 0 || !part.isIdle;
     part.idle = isAwaited || part.demand.value > this.#reservedOf(part) ? 0 : part.idle + 1;
     if (part.idle >= IDLE_INTERVALS && part.held === 0 && part.want === 0) {
       part.cool();
@@ -181,9 +191,9 @@ export class Member {
     } else {
       part.want = Math.max(part.held, this.#divide(part).target);
     }
-    this.#send(part, now);
     part.isAnswered = false;
     part.nextMs = now + patienceMs(this.#options);
+    this.#send(part, now);
   }
 
   /** Demand up to this needs no lease: a reserve in a store is divided among the members that share it. */
@@ -214,8 +224,7 @@ export class Member {
     part.freed = 0;
     const demand = Math.max(0, Math.floor(part.demand.value - base * WHOLE));
     const since = this.#created;
-    const waitedMs = Math.max(0, Math.floor(now - (part.promisedMs ?? now)));
-    const amounts = { held, fresh: freed, want, demand, waitedMs };
+    const amounts = { held, fresh: freed, want, demand, waitedMs: waitedMs(part, now) };
     const message = this.#message(part, { seq, since, ...amounts, keepMs });
     const number = this.#number;
     part.number = number;
@@ -223,7 +232,8 @@ export class Member {
     const replied = (reply: Reply) => {
       if (!isLast()) return;
       part.isLate = false;
-      this.#replied(part, reply, now);
+      // what its lease has ended of meanwhile may be another one's by now, if the message was late
+      this.#replied(part, { ...reply, held: Math.max(0, reply.held - held + part.held) }, now);
     };
     // the limiter without a key has none behind the bracket
     const of = key?.replace(/^%*$/, "%$&") ?? "";
@@ -233,7 +243,7 @@ export class Member {
       part.speak(clock.now() + (isLate && !part.isLate ? 0 : everyMs));
       part.isLate = isLate;
       part.isAnswered = true;
-      this.#arm();
+      this.#hasten(part);
     });
   }
 
@@ -294,10 +304,12 @@ export class Member {
     if (sentMs + leaseMs > clock.now()) {
       part.seq = record.seq;
       part.rows = record.rows;
-      // what comes with this reply was promised before; what is promised now may be new
-      const isPromised = (record.rows.find(({ id }) => id === this.#id)?.promised ?? 0) > 0;
-      if (!isPromised) part.promisedMs = undefined;
-      else if (held > part.held || part.promisedMs === undefined) part.promisedMs = sentMs;
+      // a promise does not grow: a greater one is new, and so is one that follows one that was due
+      const { promised = 0 } = record.rows.find(({ id }) => id === this.#id) ?? {};
+      const wasDue = waitedMs(part, sentMs) >= Math.ceil(everyMs);
+      if (promised === 0) part.promisedMs = undefined;
+      else if (wasDue || promised > part.promised) part.promisedMs = sentMs;
+      part.promised = promised;
       part.lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
       part.change(held, fresh);
       const { target, excess } = this.#divide(part);
@@ -316,13 +328,18 @@ export class Member {
         part.soon = 0;
       }
     }
-    this.#arm();
+    this.#hasten(part);
   }
 }
 
 /** After so long without a reply a message counts as lost. */
 function patienceMs({ everyMs, leaseMs }: MemberOptions): number {
   return Math.min(2 * everyMs, leaseMs / 2);
+}
+
+/** For how long the part has known what is promised to it. */
+function waitedMs({ promisedMs }: Part, now: number): number {
+  return promisedMs === undefined ? 0 : Math.max(0, Math.floor(now - promisedMs));
 }
 
 interface Reply {

@@ -33,10 +33,9 @@ import { share } from "../algorithms/index.ts";
 import type { Bound } from "../ground/check.ts";
 import type { PermitsExceedCapacityError } from "../ground/errors.ts";
 import type { Amount } from "../ground/permits.ts";
+import { Deadlines, type Due } from "../queue/deadlines.ts";
 import { UNKNOWN } from "../queue/supply.ts";
-import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
-import { openPolicyState } from "../stores/state/several.ts";
 
 /** A move between two parts of the limit, at an instant of the queue. */
 export interface Move {
@@ -158,29 +157,22 @@ export class PartState implements PolicyState {
   readonly #largest: PolicyState;
   readonly #validity: Validity;
 
+  /** @param largest the state of the largest part that it can grow to */
   constructor(part: PolicyState, largest: PolicyState, validity: Validity) {
     this.#part = part;
     this.#largest = largest;
     this.#validity = validity;
   }
 
-  /** @param most the largest part that it can grow to */
-  static open(
-    { names, list }: PolicyList,
-    { part, most }: { readonly part: number; readonly most: number },
-    validity: Validity,
-    now: number,
-    epoch: number,
-  ) {
-    const open = (fraction: number) =>
-      openPolicyState({ names, list: partsOf(list, fraction) }, now, epoch);
-    return new PartState(open(part), open(most), validity);
-  }
-
   earliest(from: number, amount: Amount): number {
     const isKnown = !this.#validity.isOver && from < UNKNOWN;
     const at = isKnown ? this.#part.earliest(from, amount) : Infinity;
     return at < Infinity || this.#isTooLarge(amount) ? at : UNKNOWN;
+  }
+
+  /** A part may shrink below a request that waits in time. */
+  deadlines<Item extends Due>(): Deadlines<Item> {
+    return new Deadlines();
   }
 
   #isTooLarge(amount: Amount): boolean {
@@ -194,11 +186,6 @@ export class PartState implements PolicyState {
 
   excess(now: number, amount: Amount): PermitsExceedCapacityError {
     return this.#largest.excess(now, amount);
-  }
-
-  /** The largest part has other numbers. */
-  renumber(largest: readonly Policy[]): void {
-    this.#largest.resize(0, largest, 0);
   }
 
   copy(): PartState {

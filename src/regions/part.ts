@@ -3,22 +3,25 @@
  * holds it, and what its messages say.
  */
 import type { Policy } from "../algorithms/algorithm.ts";
+import type { ShareOptions, WaitOptions } from "../api/limiter-api.ts";
 import type { CallOrder, CheckedOptions } from "../api/options.ts";
 import type { OutageStats } from "../api/outage-stats.ts";
-import type { Clock } from "../ground/clock.ts";
+import type { Clock, Timer } from "../ground/clock.ts";
 import { diagnostics } from "../ground/diagnostics.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
-import { QueueingLimiter } from "../local/queueing-limiter.ts";
+import { AT_ONCE, QueueingLimiter } from "../local/queueing-limiter.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
-import { orderIn } from "../queue/order.ts";
+import { FIFO, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import { type Exchange, type LedgerRecord, WHOLE } from "../stores/ledger.ts";
 import type { PolicyList } from "../stores/policies.ts";
+import type { PolicyState } from "../stores/state/one.ts";
+import { openPolicyState } from "../stores/state/several.ts";
 import { Demand } from "./demand.ts";
 import { move, PartState, partsOf, type Validity } from "./part-state.ts";
 
 /** A part is never smaller: a state at a rate of 0 would not know its debts. */
-const LEAST = 1e-9;
+export const LEAST = 1e-9;
 /** The record by which a member learns when the ledger was created is kept for so long, ms: 30 days. */
 export const ROOT_MS = 30 * 24 * 3_600_000;
 
@@ -27,8 +30,11 @@ export interface MemberOptions {
   readonly region: string;
   /** The weights of the regions, by name. */
   readonly weights: ReadonlyMap<string, number>;
-  /** Of the whole limit; `update` replaces them. */
+  /** Of the whole limit, and of a part that has nothing on lease; `update` replaces them. */
   policies: PolicyList;
+  basePolicies: PolicyList;
+  /** The largest part, of which nothing is ever taken. */
+  readonly largest: PolicyState;
   readonly exchange: Exchange;
   /** The key of the ledger's records, with its prefix. */
   readonly ledgerKey: string;
@@ -38,8 +44,6 @@ export interface MemberOptions {
   readonly reserved: number;
   /** What is on lease altogether. */
   readonly pool: number;
-  /** No request is granted that needs a larger fraction. */
-  readonly most: number;
   readonly everyMs: number;
   readonly leaseMs: number;
   readonly clock: Clock;
@@ -49,12 +53,16 @@ export interface MemberOptions {
   readonly stats: OutageStats;
 }
 
-/** The part of the limit of one key. */
-export class Part implements Validity {
+/**
+ * The part of the limit of one key; a clock that notices when its lease is over. A key that its reserve serves has no
+ * queue: it takes a third of the memory.
+ */
+export class Part implements Validity, Clock {
   /** Undefined for the limiter without a key. */
   readonly key: string | undefined;
-  readonly limiter: QueueingLimiter;
-  readonly queue: PermitQueue;
+  #limiter: QueueingLimiter | undefined;
+  #queue: PermitQueue | undefined;
+  readonly #time: MonotonicTime;
   readonly #state: PartState;
   readonly #options: MemberOptions;
   /** Permits a ms of the whole limit, by policy. */
@@ -74,7 +82,8 @@ export class Part implements Validity {
   isLate = false;
   /** What the clock of its ledger shows beyond this one, ms; undefined: not known. In a cluster each key has another clock. */
   ahead: number | undefined;
-  /** Since when something is promised to it; undefined: nothing is. */
+  /** What is promised to it, and since when; undefined: nothing is. */
+  promised = 0;
   promisedMs: number | undefined;
   seq = 0;
   rows: LedgerRecord["rows"] = [];
@@ -90,32 +99,45 @@ export class Part implements Validity {
   callers = 0;
 
   constructor(key: string | undefined, options: MemberOptions) {
-    const { clock, policies, name, base, most, everyMs, stats } = options;
+    const { clock, policies, basePolicies, largest, base, everyMs } = options;
     this.key = key;
     this.#options = options;
-    const watched: Clock = {
-      now: () => {
-        const now = clock.now();
-        if (now >= this.lapseMs) this.isOver = true;
-        return now;
-      },
-      wakeAt: (timeMs, wake) => clock.wakeAt(timeMs, wake),
-      epochMs: clock.epochMs ?? 0,
-    };
     this.isOver = base === 0;
-    const time = new MonotonicTime(watched);
-    const part = Math.max(LEAST, base);
-    this.#state = PartState.open(policies, { part, most }, this, time.last, time.epoch);
-    this.queue = new PermitQueue(time, this.#state, orderIn(options));
-    const { maxWaiting, onFull } = options;
-    this.limiter = new QueueingLimiter(
+    this.#time = new MonotonicTime(this);
+    const { last, epoch } = this.#time;
+    this.#state = new PartState(openPolicyState(basePolicies, last, epoch), largest, this);
+    this.#rates = ratesOf(policies.list);
+    this.demand = new Demand(everyMs, clock.now());
+  }
+
+  now(): number {
+    const now = this.#options.clock.now();
+    if (now >= this.lapseMs) this.isOver = true;
+    return now;
+  }
+
+  wakeAt(timeMs: number, wake: () => void): Timer {
+    return this.#options.clock.wakeAt(timeMs, wake);
+  }
+
+  get epochMs(): number {
+    return this.#options.clock.epochMs ?? 0;
+  }
+
+  get queue(): PermitQueue {
+    this.#queue ??= new PermitQueue(this.#time, this.#state, orderIn(this.#options));
+    return this.#queue;
+  }
+
+  get limiter(): QueueingLimiter {
+    const { policies, name, maxWaiting, onFull, stats } = this.#options;
+    this.#limiter ??= new QueueingLimiter(
       this.queue,
       policies,
       { name, maxWaiting, onFull },
-      stats.callStats(policies.names, key),
+      stats.callStats(policies.names, this.key),
     );
-    this.#rates = ratesOf(policies.list);
-    this.demand = new Demand(everyMs, clock.now());
+    return this.#limiter;
   }
 
   /** The part that may be used now, from 0 to 1. */
@@ -133,28 +155,61 @@ export class Part implements Validity {
   }
 
   /** Returns for how many ms the whole limit has to work for a request. */
-  costOf(amount: Amount): number {
+  costOf(permits: Permits): number {
+    const amount = this.#state.amount(permits);
     if (typeof amount === "number") return amount / (this.#rates[0] ?? 1);
     return this.#rates.reduce((most, rate, i) => Math.max(most, (amount[i] ?? 0) / rate), 0);
   }
 
-  /** Takes the permits if they can be used now; a refusal is not counted, since the reserve is asked then. */
-  grants(permits: Permits): boolean {
-    const amount = this.queue.supply.amount(permits);
-    if (!this.queue.grant(amount)) return false;
-    this.#options.stats.counts.granted += 1;
-    return true;
+  acquire(permits: Permits, options: WaitOptions | undefined): Promise<number> {
+    const mayBeServed = this.#queue === undefined && options === undefined;
+    if (mayBeServed && this.grants(permits)) return AT_ONCE;
+    return this.limiter.acquire(permits, options);
+  }
+
+  tryAcquire(permits: Permits): boolean {
+    return (this.#queue === undefined && this.grants(permits)) || this.limiter.tryAcquire(permits);
+  }
+
+  /** Takes the permits if they can be used now; a refusal is not counted, since the caller is asked elsewhere then. */
+  grants(permits: Permits, options?: ShareOptions): boolean {
+    const amount = this.#state.amount(permits);
+    const order = orderIn(this.#options);
+    const fairEntry = order.entryOf(options, amount);
+    const isGranted =
+      this.#queue === undefined && order === FIFO
+        ? this.#takes(amount)
+        : this.queue.grant(amount, fairEntry);
+    if (isGranted) this.#options.stats.counts.granted += 1;
+    return isGranted;
+  }
+
+  #takes(amount: Amount): boolean {
+    const now = this.#time.now();
+    const at = this.#state.earliest(now, amount);
+    if (at <= now) this.#state.take(at, amount, now);
+    return at <= now;
   }
 
   /** Counts a request as demand. */
-  asked(amount: Amount): void {
-    this.demand.asked(this.costOf(amount));
+  asked(permits: Permits): void {
+    this.demand.asked(this.costOf(permits));
+  }
+
+  /** Whether no caller or reservation waits. */
+  get isIdle(): boolean {
+    return this.#queue?.isIdle ?? true;
+  }
+
+  /** Ends the calls that wait. */
+  dismiss(reason: Error): void {
+    for (const waiter of this.#queue?.waiters ?? []) this.#queue?.cancel(waiter, reason);
   }
 
   /** Whether nothing would be lost if the key were forgotten. */
   isForgettable(now: number): boolean {
-    if (this.isHot || this.held > 0 || this.callers > 0 || !this.queue.isIdle) return false;
-    return this.#state.lifetime(this.queue.last) <= 0 && this.demand.isOver(now);
+    if (this.isHot || this.held > 0 || this.callers > 0 || !this.isIdle) return false;
+    return this.#state.lifetime(this.#time.now()) <= 0 && this.demand.isOver(now);
   }
 
   /** The next message is due then. */
@@ -167,6 +222,7 @@ export class Part implements Validity {
   cool(): void {
     this.nextMs = Infinity;
     this.soon = 0;
+    this.promised = 0;
     this.promisedMs = undefined;
     this.seq = 0;
     this.rows = [];
@@ -196,11 +252,10 @@ export class Part implements Validity {
 
   /** Goes by the numbers in force from now on. */
   renumber(): void {
-    const { policies, most } = this.#options;
-    const { list } = policies;
-    const part = Math.max(LEAST, this.fraction);
-    this.queue.resize(partsOf(list, part));
-    this.#state.renumber(partsOf(list, most));
+    const { list } = this.#options.policies;
+    const numbers = partsOf(list, Math.max(LEAST, this.fraction));
+    if (this.#queue !== undefined) this.#queue.resize(numbers);
+    else this.#state.resize(this.#time.now(), numbers, this.#time.epoch);
     this.#rates = ratesOf(list);
   }
 

@@ -26,7 +26,7 @@
  *
  * Messages and records are texts of whole numbers below 2^53, so that `ledger.lua`, the twin of this file, computes the
  * same. Times are ms of the store's clock. If it jumps forward, rows lapse early: their members then hold more than their
- * rows say. If it jumps back, a row lapses one lease later than it should.
+ * rows say. If it jumps back, a row lapses later than it should by the time since the message before.
  *
  *   record    created seq closed fresh rest last LF, then for each member the numbers of `Row` and LF
  *   message   the numbers of `LedgerMessage`
@@ -116,11 +116,14 @@ export function exchange(
   let { created, seq, closed, fresh, rest, last } =
     record ?? begin(start, now, lease, pool, keep + 2 * gap);
   const longest = keep + 2 * gap;
+  // by how much the clock has jumped back: all times that it gave before are further away than they were
+  const back = Math.max(0, last - now);
+  closed -= back;
   if (now > last && now <= last + 2 * gap) rest = Math.max(0, rest - (now - last));
   const others: Row[] = [];
   let me: Row = { ...EMPTY, id, region };
   for (const row of record?.rows ?? []) {
-    row.lapse = Math.min(row.lapse, now + 2 * lease);
+    row.lapse -= back;
     if (row.lapse <= now && row.held + row.gift + row.promised > 0) rest = longest;
     if (row.id === id) me = row;
     else if (row.lapse > now) others.push(row);
@@ -136,9 +139,9 @@ export function exchange(
     seq = Math.max(seq, known);
     closed = now + lease;
     rest = longest;
-    me.gift = 0;
-    me.giftFresh = 0;
     for (const row of [me, ...others]) {
+      row.gift = 0;
+      row.giftFresh = 0;
       row.promised = 0;
       row.promisedFresh = 0;
     }
@@ -193,9 +196,10 @@ function begin(
   pool: number,
   longest: number,
 ): LedgerRecord {
-  const isYoung = created + lease > now;
-  const [fresh, rest] = isYoung ? [0, longest] : [pool, 0];
-  return { created, seq: 0, closed: created + lease, fresh, rest, last: now, rows: [] };
+  // it was created later than now if the clock has jumped back since
+  const closed = Math.min(created, now) + lease;
+  const [fresh, rest] = closed > now ? [0, longest] : [pool, 0];
+  return { created, seq: 0, closed, fresh, rest, last: now, rows: [] };
 }
 
 const EMPTY: Omit<Row, "id" | "region"> = {

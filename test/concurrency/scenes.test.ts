@@ -17,7 +17,7 @@ const SEEDS = Array.from({ length: runs(3, 1) }, (_, i) => i + 1);
 
 for (const [i, [name, scene]] of Object.entries(SCENES).entries()) {
   if (!isTried(i)) continue;
-  test(`${name}: near the best fixed limit`, () => {
+  test(`${name}: near the best fixed limit, and each client gets an equal share`, () => {
     for (const seed of SEEDS) {
       const got = resultOf(scene, learned(), seed);
       const best = bestFixed(scene, seed);
@@ -30,16 +30,11 @@ for (const [i, [name, scene]] of Object.entries(SCENES).entries()) {
       if (scene.judgedFromMs === RECOVERED_MS && scene.clients.length === 1) {
         assert.ok(got.recoveryS(best, alone) <= (RECOVERED_MS - CHANGE_MS) / 1000, facts);
       }
+      const equal = 1 / scene.clients.length;
+      for (const share of got.shares) assert.ok(Math.abs(share - equal) <= 0.05, facts);
     }
   });
 }
-
-test("two clients of one server get equal shares", () => {
-  for (const seed of SEEDS) {
-    const { shares } = resultOf(SCENES["two clients, 20 workers"] as never, learned(), seed);
-    for (const share of shares) assert.ok(Math.abs(share - 0.5) <= 0.05, shares.join(" "));
-  }
-});
 
 test("while the client is idle the limit stays", () => {
   const { run } = resultOf(SCENES["idle for 20 s, then busy again"] as never, learned(), 1);

@@ -111,8 +111,8 @@ async function play(create: (everyMs: number) => Call, scene: Scene, most: numbe
 
 /** A caller of A waits for several others; or the caller that is next waits for longer than it stays. */
 const SCENES: readonly Scene[] = [
-  { everyMs: 10, others: 50, seconds: runs(30, 12) },
-  { everyMs: 1000, others: 5, seconds: 120 },
+  { everyMs: 10, others: 50, seconds: runs(30, 6) },
+  { everyMs: 1000, others: 5, seconds: runs(120, 60) },
 ];
 
 for (const [name, create] of Object.entries(LIMITERS)) {

@@ -12,7 +12,7 @@ import {
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { failure, instants, watch } from "../support/limiter/watch.ts";
-import { suite } from "../support/suite.ts";
+import { type Sample, suite } from "../support/suite.ts";
 
 /** A fresh limiter on that clock, which shares nothing with earlier ones. */
 export type MakeLimiter<L extends Limiter = Limiter> = (
@@ -37,6 +37,8 @@ export interface Kind {
   readonly makeClock?: () => FakeClock;
   /** How many permits come back at one instant, after they were drained at one; default 1. */
   readonly together?: number;
+  /** For kinds that differ in their policies only: each of them runs some of the tests. */
+  readonly sample?: Sample;
 }
 
 const MICRO = 0.001;
@@ -67,7 +69,7 @@ async function drain(limiter: Limiter): Promise<{ taken: number; waitMs: number 
  * later.
  */
 export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind): void {
-  const test = suite(`limiter, ${name}`);
+  const test = suite(`limiter, ${name}`, { sample: kind.sample });
   const names = namesOf(kind.policies);
   const { together = 1 } = kind;
 

@@ -27,10 +27,12 @@ opening("the server starts", () => {});
 opening.run();
 
 const policies = pacedSample("bursty");
-for (const [name, more] of [
-  ["fair", {}],
-  ["fair, with prefetch", { prefetch: { permits: 3 } }],
-] as const) {
+for (const [place, [name, more]] of (
+  [
+    ["fair", {}],
+    ["fair, with prefetch", { prefetch: { permits: 3 } }],
+  ] as const
+).entries()) {
   limiterSuite(
     `RedisRateLimiter, ${name}`,
     (clock, { name: own = watched.fresh(), ...options } = {}) =>
@@ -40,6 +42,7 @@ for (const [name, more] of [
         ...options,
       }),
     {
+      sample: { oneIn: 2, place },
       policies: policies(7),
       faster: policies(11),
       slower: policies(2),

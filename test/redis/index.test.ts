@@ -71,9 +71,10 @@ const kinds: [
   ]),
 ];
 
-for (const [name, make, policies, together = 1] of kinds) {
+for (const [place, [name, make, policies, together = 1]] of kinds.entries()) {
   limiterSuite(name, make, {
     together,
+    sample: { oneIn: 3, place },
     policies: policies(7),
     faster: policies(11),
     slower: policies(2),

@@ -1,17 +1,18 @@
 /** Faults that were found by attack, each with what it led to. */
 import {
   type Clock,
+  fairShares,
   fixedWindow,
   PermitsExceedCapacityError,
   type Policies,
   smoothBursty,
   tokenBucket,
 } from "smooth-limiter";
-import { RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
+import { LimiterClosedError, RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
 import type { Store } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
-import { exchange } from "../../src/stores/ledger.ts";
+import { exchange, writeMessage } from "../../src/stores/ledger.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("regions, attacks");
@@ -304,6 +305,170 @@ test("a timer keeps the process alive only while callers wait", async () => {
   await clock.advance(9500);
   await Promise.all(ended);
   assert.is(timers.kept, 0);
+});
+
+test("a call with a timeout ends in time although its part has shrunk below the request", async () => {
+  const { clock, home, limiter } = await slow();
+  await busy(limiter, clock, 3000);
+  home.losesReplies = true;
+  const pending = new Set<number>();
+  for (let t = 0; t < 6000; t += 100) {
+    pending.add(t);
+    void limiter.tryAcquire(100, 900).then(() => pending.delete(t));
+    await busy(limiter, clock, 100);
+  }
+  assert.ok(limiter.fraction < 0.04);
+  await clock.advance(1000);
+  assert.is(pending.size, 0);
+});
+
+test("a call with a timeout that the reserve serves makes no key hot", async () => {
+  const { clock, home, limiter } = await slow();
+  for (let i = 0; i < 20; i++) {
+    assert.ok(await limiter.for("ann").tryAcquire(1, 100));
+    await clock.advance(1000);
+  }
+  assert.not(home.sent.some(({ key }) => key.endsWith("[ann")));
+});
+
+/** With a local store that answers after 50 ms. */
+async function withLocal(options: Partial<RegionalOptions> = {}) {
+  const clock = new FakeClock();
+  const home = new SlowHome(clock);
+  const store = memoryStore({ clock });
+  const run = async (...call: Parameters<typeof store.run>) => {
+    const answer = await store.run(...call);
+    await new Promise<void>((resolve) => {
+      clock.wakeAt(clock.now() + 50, resolve);
+    });
+    return answer;
+  };
+  const local = { ...store, run } as Store;
+  const { limiter } = open({ home: home.store, clock, local, ...options });
+  return { clock, home, limiter };
+}
+
+test("a key that is forgotten while its reserve is asked has one part, not two", async () => {
+  const { clock, home, limiter } = await withLocal();
+  void limiter.for("ann").tryAcquire();
+  await clock.advance(10_000);
+  void limiter.for("ann").tryAcquire(60);
+  await clock.advance(1);
+  for (let i = 0; i < 20; i++) void limiter.for(`${i}`).tryAcquire();
+  void limiter.for("ann").tryAcquire(16);
+  for (let t = 0; t < 5000; t += 50) {
+    for (let i = 0; i < 10; i++) void limiter.for("ann").tryAcquire();
+    await clock.advance(50);
+  }
+  const held = home.sent.filter(({ key }) => key.endsWith("[ann")).map(({ message }) => message[6]);
+  assert.ok(held.length > 6);
+  // it never gives its part back
+  assert.equal(
+    held,
+    [...held].sort((a, b) => Number(a) - Number(b)),
+  );
+  await limiter.close();
+});
+
+test("close ends the calls that have not begun to wait yet", async () => {
+  const { limiter } = open();
+  const reserved = errorOf(limiter.reserve(20));
+  await limiter.close();
+  assert.instance(await reserved, LimiterClosedError);
+  for (const call of ["acquire", "reserve"] as const) {
+    const { limiter, clock } = await withLocal();
+    const ended = errorOf(limiter[call](20));
+    void limiter.close();
+    await clock.advance(100);
+    assert.instance(await ended, LimiterClosedError);
+  }
+});
+
+test("with a local store, shares and signals of a call count as without one", async () => {
+  const { clock, limiter } = await withLocal({ order: fairShares() });
+  for (let t = 0; t < 12_000; t += 50) {
+    for (let i = 0; i < 20; i++) void limiter.tryAcquire();
+    await clock.advance(50);
+  }
+  await clock.advance(1000);
+  assert.ok(limiter.fraction > 0.8);
+  assert.is(await limiter.acquire(1, { share: "a" }), 0);
+  assert.is(await limiter.tryAcquire(1, { timeoutMs: 10, share: "b" }), true);
+  const reason = new Error("gone");
+  const signal = AbortSignal.abort(reason);
+  assert.is(await errorOf(limiter.acquire(1, { signal })), reason);
+  await limiter.close();
+});
+
+test("a message that arrives when the lease is over brings nothing back that others have by then", async () => {
+  for (const startMs of [3500, 3600, 3700, 3800]) {
+    for (const keptMs of [5700, 5800, 5900, 6850]) {
+      const clock = new FakeClock();
+      const home = new SlowHome(clock);
+      let kept: (() => void)[] | undefined;
+      const send = async (key: string, message: readonly string[]) => {
+        if (kept !== undefined) await new Promise<void>((resolve) => kept?.push(resolve));
+        return home.exchange(key, message);
+      };
+      const options = { clock, regions: ["eu", "us"] };
+      const cut = { run: () => {}, exchange: send } as unknown as Store;
+      const eu = open({ ...options, home: cut }).limiter;
+      const us = open({ ...options, home: home.store, region: "us" }).limiter;
+      for (const limiter of [eu, us]) await limiter.peek();
+      await clock.advance(10_000);
+      await busy(eu, clock, 4000);
+      kept = [];
+      await busy(eu, clock, startMs);
+      for (let t = startMs; t < keptMs; t += 50) {
+        await ask(eu, 50);
+        await busy(us, clock, 50);
+      }
+      const sent = kept;
+      kept = undefined;
+      for (const go of sent) go();
+      await clock.advance(1);
+      const together = eu.fraction + us.fraction;
+      assert.ok(together < 1.0001, `${together} after ${startMs} and ${keptMs} ms`);
+      for (const limiter of [eu, us]) await limiter.close();
+    }
+  }
+});
+
+test("a region that gets a little with each reply also gets what is free", async () => {
+  const { clock, home, limiter } = await slow();
+  const key = "l:limit%regions[";
+  let number = 0;
+  const say = (held: number, want: number, waitedMs = 0) => {
+    number += 1;
+    const none = { seq: 0, since: 0, sent: 0, fresh: 0, demand: 0 };
+    const times = { leaseMs: 5500, gapMs: 1000, keepMs: 1000, pool: 0.9e9 };
+    const amounts = { number, held, want, waitedMs };
+    return home.exchange(
+      key,
+      writeMessage({ ...none, ...times, ...amounts, id: "b", region: "us" }),
+    );
+  };
+  await say(0, 0.1e9);
+  await say(0, 0.1e9, 1000);
+  for (let left = 0.1e9, t = 0; t < 8000; t += 50) {
+    await say(left, left);
+    left -= 1000;
+    await busy(limiter, clock, 50);
+  }
+  assert.ok(limiter.fraction > 0.8, `${limiter.fraction}`);
+});
+
+test("a home that throws at once is asked once in an interval", async () => {
+  let asked = 0;
+  const exchange = () => {
+    asked += 1;
+    throw new Error("down");
+  };
+  const { limiter, clock } = open({ home: { run: () => {}, exchange } as unknown as Store });
+  await busy(limiter, clock, 10_000);
+  // each time for the ledger as a whole, and for the limit
+  assert.ok(asked >= 18 && asked <= 24, `${asked}`);
+  await limiter.close();
 });
 
 test("a process that reads its part after close sends nothing", async () => {

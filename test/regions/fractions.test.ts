@@ -4,7 +4,7 @@ import { tokenBucket } from "../../src/index.ts";
 import { divide } from "../../src/regions/division.ts";
 import { waterFill } from "../../src/regions/water-fill.ts";
 import { World } from "../support/regions/world.ts";
-import { suite } from "../support/suite.ts";
+import { isTried, suite } from "../support/suite.ts";
 
 const PER_SECOND = 500;
 const TICK_MS = 25;
@@ -56,6 +56,9 @@ test("a member gives away what others lack, in proportion to its excess, and no 
   // what is free already need not be given
   const free = divide(rows, rows[0] as (typeof rows)[number], 160_000, weights);
   assert.is(free.excess, 0);
+  // what is held beyond the pool is given back, although nobody lacks it
+  const both = rows.slice(0, 2).map((one) => ({ ...one, held: 90_000, want: 90_000 }));
+  for (const me of both) assert.is(divide(both, me, 90_000, weights).excess, 45_000);
 });
 
 /** Each region asks that many times a second, for that long. @returns what each was granted */
@@ -130,7 +133,8 @@ test("with demand that moves every 30 s at least 97 % of what can be granted is"
   const world = await open(["eu", "us", "asia", "africa", "oceania"], 0.05, 500);
   let granted = 0;
   let possible = 0;
-  for (const demand of demands) {
+  for (const [i, demand] of demands.entries()) {
+    if (!isTried(i)) continue;
     granted += sum(await busy(world, demand, 30_000));
     possible += Math.min(PER_SECOND, sum(demand)) * 30;
   }

@@ -326,6 +326,22 @@ test("other numbers apply to the parts that the process holds, and to its reserv
   assert.is(await granted(limiter, 200), 100);
 });
 
+test("a key that only its reserve has served follows update, also after hours", async () => {
+  const of = (capacity: number) => tokenBucket({ capacity, refill: 1, everyMs: 1000 });
+  const { limiter, clock, home } = open({ reserve: 0.375 }, of(64));
+  home.fail();
+  const user = limiter.for("ann");
+  assert.is(await granted(user, 4), 4);
+  await limiter.update(of(24));
+  assert.is((await user.peek()).limit, 3);
+  const other = limiter.for("bob");
+  assert.is(await granted(other, 2), 2);
+  await clock.advance(5 * 3_600_000);
+  await limiter.update(of(40));
+  await clock.advance(60_000);
+  assert.is(await granted(other, 10), 5);
+});
+
 test("bad options are refused with what is wrong", () => {
   const rows: readonly [Readonly<Record<string, unknown>>, RegExp][] = [
     [{ home: {} }, /home must be a store, or a client of ioredis/],

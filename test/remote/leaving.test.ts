@@ -7,13 +7,13 @@ import * as assert from "uvu/assert";
 import { fairShares, gcra } from "../../src/index.ts";
 import { type Store, StoreLimiter } from "../../src/store.ts";
 import { memoryStore } from "../../src/testing/index.ts";
-import { isTried, runs, suite } from "../support/suite.ts";
+import { isTriedOneIn, runs, suite } from "../support/suite.ts";
 
 const PER_SECOND = 10;
-const LOAD_MS = runs(5000, 2500);
+const LOAD_MS = runs(5000, 1500);
 const PATIENCE_MS = 300;
 /** Each makes three calls every 10 ms: far more than the rate. */
-const CALLERS = runs(5, 3);
+const CALLERS = runs(5, 2);
 const FAKED = ["setTimeout", "clearTimeout", "performance", "Date"] as const;
 
 const test = suite("callers that give up");
@@ -38,7 +38,7 @@ function distant(latencyMs: number): Store {
 for (const [p, prefetch] of ([undefined, { permits: 20 }, "auto"] as const).entries())
   for (const fair of [false, true])
     for (const [l, latencyMs] of [0, 5, 50, 100, 400].entries()) {
-      if (!isTried(p, Number(fair), l)) continue;
+      if (!isTriedOneIn(3, p, Number(fair), l)) continue;
       const title = JSON.stringify({ prefetch, fair, latencyMs });
       test(`the rate is kept, and nothing is lost afterwards: ${title}`, async () => {
         const timers = FakeTimers.install({ toFake: [...FAKED], now: 1e12 });

@@ -205,6 +205,20 @@ test("a promise is void when the ledger turns out to have forgotten something", 
   assert.is(ledger.say("b", { want: 90 }).held, 0);
 });
 
+test("what was handed to a member is void, too: it may have used and released it long ago", () => {
+  const ledger = Ledger.shared();
+  ledger.say("b", { held: 30, want: 60 });
+  ledger.say("a", { held: 30, want: 30 });
+  const before = ledger.text;
+  assert.is(ledger.say("b", { held: 30, want: 60 }).held, 60);
+  ledger.say("a", { held: 30, want: 60 });
+  ledger.say("b", { held: 30, want: 30 });
+  assert.is(ledger.say("a", { held: 30, want: 60 }).held, 60);
+  ledger.text = before;
+  ledger.say("a", { held: 60, want: 60 });
+  assert.is(ledger.say("b", { held: 30, want: 60 }).held, 30);
+});
+
 test("a young ledger is closed: another one may have been lost", () => {
   const ledger = new Ledger();
   ledger.say("a", { want: 60, since: ledger.now - LEASE_MS / 2 });
@@ -222,6 +236,31 @@ test("a clock that jumps back does not keep a dead member's part for long", () =
   ledger.say("b", { held: 30, want: 90 });
   ledger.now += 2 * LEASE_MS;
   ledger.say("b", { held: 30, want: 90 });
+  assert.is(ledger.row("a"), undefined);
+});
+
+test("nor does it keep the ledger closed for long", () => {
+  const ledger = new Ledger();
+  ledger.say("a", { want: 60, since: ledger.now + 1000 * LEASE_MS });
+  ledger.now += 2 * LEASE_MS;
+  ledger.say("a", { want: 60 });
+  ledger.now += GAP_MS;
+  assert.is(ledger.say("a", { want: 60 }).held, 60);
+});
+
+test("a member with a short lease does not end a long one", () => {
+  const ledger = Ledger.shared();
+  ledger.say("a", { held: 60, want: 60, leaseMs: 10 * LEASE_MS });
+  ledger.now += 9 * LEASE_MS;
+  ledger.say("b", { held: 0, want: 90 });
+  assert.is(ledger.row("a")?.held, 60);
+  ledger.now -= 1000 * LEASE_MS;
+  ledger.say("b", { want: 90 });
+  ledger.now += LEASE_MS - 1;
+  ledger.say("b", { want: 90 });
+  assert.is(ledger.row("a")?.held, 60);
+  ledger.now += 1;
+  ledger.say("b", { want: 90 });
   assert.is(ledger.row("a"), undefined);
 });
 
@@ -243,7 +282,9 @@ const said = fc.record({
   fresh: fc.nat(40),
   want: fc.constantFrom(0, 10, 45, 90),
   ms: fc.constantFrom(0, 1, 50, 199, 200, 900, 1100),
-  fault: fc.constantFrom(...(["none", "none", "none", "none", "late", "forget", "new"] as const)),
+  fault: fc.constantFrom(
+    ...(["none", "none", "none", "none", "late", "forget", "new", "back"] as const),
+  ),
 });
 const conversation = fc.array(said, { minLength: 5, maxLength: 40 });
 
@@ -306,7 +347,7 @@ twins("answers and writes the same to the last byte", async () => {
         const lua = ledgerScript.one.lua.replace('redis.call("TIME")', time);
         assert.is(await redis.eval(lua, 1, key, ...message, "", "0"), expected.reply);
         assert.is((await redis.get(key)) ?? undefined, text);
-        now += ms;
+        now += fault === "back" ? -10 * LEASE_MS : ms;
       }
     });
     await fc.assert(property, { seed: progress.seed, numRuns: runs(400, 40) });

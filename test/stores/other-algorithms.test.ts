@@ -31,7 +31,8 @@ const HOUR_MS = 3_600_000;
 const HOUR = HOUR_MS * 1000;
 /** The start of an hour. */
 const START = 500_000 * HOUR;
-const TRIES = 40;
+/** More than any of the policies grants at once. */
+const TRIES = 12;
 
 let redis: Redis;
 
@@ -81,6 +82,7 @@ async function granted(storeFor: (declared: string) => Store, versions: readonly
     const reply = await storeFor(declared).run(key, declared, [request], START + HOUR / 2);
     if (reply.answers[0]?.wait === 0) count += 1;
   }
+  assert.ok(count < TRIES);
   return count;
 }
 
@@ -95,14 +97,16 @@ const versions = [...slow.map((policy) => [policy]), slow.slice(0, 2), slow.slic
 for (const [store, open] of Object.entries(stores)) {
   test(`${store}: any two algorithms that take turns grant at once what the larger does`, async () => {
     const declared = versions.map((policies) => writePolicies(policies));
+    const storeFor = open();
+    const alone = new Map<string, number>();
+    for (const here of declared) alone.set(here, await granted(storeFor, [here]));
     for (const here of declared) {
       for (const there of declared) {
         if (here === there) continue;
-        const storeFor = open();
-        const alone = [await granted(storeFor, [here]), await granted(storeFor, [there])];
+        const each = [here, there].map((one) => alone.get(one) ?? 0);
         const together = await granted(storeFor, [here, there]);
-        const facts = `${here}, then ${there}: ${together} instead of ${alone}`;
-        assert.ok(together >= 1 && together <= Math.max(...alone), facts);
+        const facts = `${here}, then ${there}: ${together} instead of ${each}`;
+        assert.ok(together >= 1 && together <= Math.max(...each), facts);
       }
     }
   });

@@ -5,7 +5,7 @@ import { RedisRateLimiter } from "../../src/redis/index.ts";
 import { type Create, type History, readHistories, replay } from "../support/guava.ts";
 import { redisServer } from "../support/programs/redis-server.ts";
 import { freshUrl } from "../support/redis/server.ts";
-import { suite } from "../support/suite.ts";
+import { runs, suite } from "../support/suite.ts";
 
 const folder = new URL("../fixtures/guava/", import.meta.url);
 const named = readHistories(new URL("named.txt", folder));
@@ -14,7 +14,7 @@ const random = readHistories(new URL("dev.txt.gz", folder)).filter(
   ({ kind }) => kind !== "extreme",
 );
 
-const SAMPLE = 60;
+const SAMPLE = runs(60, 24);
 const sample = random
   .filter((_, i) => i % Math.floor(random.length / SAMPLE) === 0)
   .slice(0, SAMPLE);
@@ -69,7 +69,7 @@ test("a sample of the random ones", async () => {
   assert.is(sample.length, SAMPLE);
   assert.ok(new Set(sample.map(({ kind }) => kind)).size >= 5);
   const { ends, steps } = await replayAll(sample);
-  assert.ok(ends >= SAMPLE / 3 && steps >= 2000, `${ends} to the end, ${steps} steps`);
+  assert.ok(ends >= SAMPLE / 3 && steps >= 30 * SAMPLE, `${ends} to the end, ${steps} steps`);
 });
 
 test.run();

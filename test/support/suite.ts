@@ -48,7 +48,7 @@ export const progress = {
  * How many histories a random test tries: `quick` in `npm test`, `full` in the soaks. They run each test file
  * that calls this once more, with fresh random numbers.
  */
-export function runs(full: number, quick = Math.ceil(full / 8)): number {
+export function runs(full: number, quick = Math.ceil(full / 10)): number {
   return Math.ceil((progress.isSoak ? full : quick) * FACTOR);
 }
 
@@ -57,7 +57,26 @@ export function runs(full: number, quick = Math.ceil(full / 8)): number {
  * of them in `npm test`, among them some of each item.
  */
 export function isTried(...places: readonly number[]): boolean {
-  return progress.isSoak || places.reduce((sum, place) => sum + place) % 2 === 0;
+  return isTriedOneIn(2, ...places);
+}
+
+/** The same, for one in so many combinations. One list should have at least so many items. */
+export function isTriedOneIn(count: number, ...places: readonly number[]): boolean {
+  return progress.isSoak || places.reduce((sum, place) => sum + place) % count === 0;
+}
+
+/** One of several suites that declare the same tests in the same order, each for something else. */
+export interface Sample {
+  /** In `npm test` it runs only one in so many of its tests; in the soaks, and with --grep, all. */
+  readonly oneIn: number;
+  /** Its place among those suites: the next one runs the next tests, so each test runs in some suite. */
+  readonly place: number;
+}
+
+interface SuiteOptions<T> {
+  context?: T;
+  timeoutMs?: number;
+  sample?: Sample | undefined;
 }
 
 /**
@@ -67,7 +86,7 @@ export function isTried(...places: readonly number[]): boolean {
  */
 export function suite<T = uvu.Context>(
   title: string,
-  { context, timeoutMs = DEFAULT_TIMEOUT_MS }: { context?: T; timeoutMs?: number } = {},
+  { context, timeoutMs = DEFAULT_TIMEOUT_MS, sample }: SuiteOptions<T> = {},
 ): uvu.Test<T> {
   const inner = uvu.suite<T>(title, context);
   const own = { title, tests: 0, started: 0, ran: false, timers: 0 };
@@ -83,8 +102,12 @@ export function suite<T = uvu.Context>(
       );
     };
 
+  let declared = 0;
   const test = (name: string, body: uvu.Callback<T>) => {
     if (!`${title} › ${name}`.includes(progress.grep)) return;
+    if (sample !== undefined && progress.grep === "") {
+      if (!isTriedOneIn(sample.oneIn, sample.place, declared++)) return;
+    }
     own.tests++;
     inner(name, limited(name, body));
   };

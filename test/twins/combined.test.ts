@@ -14,7 +14,7 @@ import { describeState } from "../support/stores/describe-state.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
 import { runs, suite } from "../support/suite.ts";
 
-const HISTORIES = runs(3600, 60);
+const HISTORIES = runs(3600, 40);
 const PREFIX = "twins-combined:";
 
 // -- generated histories --

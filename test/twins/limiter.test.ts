@@ -208,7 +208,7 @@ limiters("local and remote limiters give the same answers at the same instants",
       assert.equal(there.answers, here.answers);
     },
   );
-  const numRuns = runs(500, 60);
+  const numRuns = runs(500, 40);
   await fc.assert(property, { numRuns, includeErrorInReport: true });
   console.log(`  limiters: ${numRuns} histories, ${actions} actions`);
 });

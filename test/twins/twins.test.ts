@@ -23,7 +23,7 @@ import { progress, runs, suite } from "../support/suite.ts";
 
 /** How many histories are sent before their replies are compared, and how often. */
 const BATCH = 50;
-const BATCHES = runs(208, 4);
+const BATCHES = runs(208, 2);
 const REBASE = 2 ** 32;
 const PREFIX = "twins:";
 

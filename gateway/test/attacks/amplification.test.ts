@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { request as httpRequest } from "node:http";
 import { connect } from "node:net";
 import * as assert from "uvu/assert";
-import { runs, suite } from "../../../test/support/suite.ts";
+import { isTried, runs, suite } from "../../../test/support/suite.ts";
 import { createGateway, type Gateway, type UrlRules, type Verdict } from "../../src/index.ts";
 import { type ask1, ask2, EVERY } from "../support/http/ask.ts";
 import { request } from "../support/http/request.ts";
@@ -14,10 +14,10 @@ const ROUTES = Array.from({ length: 150 }, (_, i) => `/api/r${i}`);
 const NAMES = ROUTES.map((_, i) => `r${i}`);
 
 /** 150 routes with a limit for everybody together, as paths and as patterns. */
-function open(limit = 2): Promise<Gateway> {
-  const rules = ROUTES.flatMap((url): UrlRules[] => [
-    { url, rules: [{ actor: "all", unit: "day", rpu: limit, name: url }] },
-    { url: `${url}/:id/x`, rules: [{ actor: "all", unit: "day", rpu: limit, name: `${url} x` }] },
+function open(routes = ROUTES): Promise<Gateway> {
+  const rules = routes.flatMap((url): UrlRules[] => [
+    { url, rules: [{ actor: "all", unit: "day", rpu: 2, name: url }] },
+    { url: `${url}/:id/x`, rules: [{ actor: "all", unit: "day", rpu: 2, name: `${url} x` }] },
   ]);
   return createGateway({ rules });
 }
@@ -59,14 +59,15 @@ const TARGETS: Readonly<Record<string, string>> = {
   "escaped number signs": `/api/${NAMES.join("%23%2f")}/x`,
 };
 
-for (const [name, target] of Object.entries(TARGETS)) {
+for (const [t, [name, target]] of Object.entries(TARGETS).entries()) {
   test(`one request uses the rules of one path at most: ${name}`, async () => {
-    for (const [host, ask] of [
+    const hosts = [
       [HOSTS["node:http"], askRaw],
       [HTTP2_HOSTS["node:http2"], ask2],
-    ] as const) {
+    ] as const;
+    for (const [h, [host, ask]] of hosts.entries()) {
       // HTTP/2 has no absolute form
-      if (ask === ask2 && !target.startsWith("/")) continue;
+      if (target.startsWith("/") ? !isTried(t, h) : ask === ask2) continue;
       const gateway = await open();
       const server = (await host?.(gateway)) as Running;
       const replies = [await ask(server, target), await ask(server, target)];
@@ -86,7 +87,7 @@ for (const [name, target] of Object.entries(TARGETS)) {
 
 test("a disputed target is answered with 400 by every server, and charged to no rule", async () => {
   for (const [name, [host, ask]] of Object.entries(EVERY)) {
-    const gateway = await open();
+    const gateway = await open(ROUTES.slice(0, 3));
     const server = await host(gateway);
     const send = ask === ask2 ? ask2 : askRaw;
     const { status, headers, body } = await send(server, "/api/r1/../r2");
@@ -173,12 +174,13 @@ test("a rule for other methods or hosts makes no target disputed", async () => {
 
 test("the head of a response stays small, however many rules apply and however long their names are", async () => {
   const long = (i: number) => `${i} `.padEnd(200, "x");
-  const deep = Array.from({ length: 500 }, (_, i) => `/${"d/".repeat(i)}d`);
+  const count = runs(500, 200);
+  const deep = Array.from({ length: count }, (_, i) => `/${"d/".repeat(i)}d`);
   const sets: Record<string, UrlRules[]> = {
     "of one URL": [
       {
         url: "/",
-        rules: Array.from({ length: 500 }, (_, i) => {
+        rules: Array.from({ length: count }, (_, i) => {
           return { actor: "all", unit: "day", rpu: 2, name: long(i) };
         }),
       },
@@ -187,10 +189,11 @@ test("the head of a response stays small, however many rules apply and however l
       return { url, rules: [{ actor: "all", unit: "day", rpu: 2, name: `deep path ${i}` }] };
     }),
   };
-  for (const [name, rules] of Object.entries(sets)) {
+  for (const [s, [name, rules]] of Object.entries(sets).entries()) {
     const gateway = await createGateway({ rules });
     const dialects = ["draft-11", "draft-7", "draft-6", "x-ratelimit"] as const;
-    for (const headers of [...dialects, dialects]) {
+    for (const [d, headers] of [...dialects, dialects].entries()) {
+      if (!isTried(s, d)) continue;
       const server = (await HOSTS["node:http"]?.(gateway, { headers })) as Running;
       const path = deep.at(-1) as string;
       const replies = [await askRaw(server, path), await askRaw(server, path)];
@@ -226,7 +229,7 @@ test("a listener sees verdicts on disputed targets", async () => {
 
 test("a target with thousands of names costs little, however many rules there are", async () => {
   const rules = Array.from(
-    { length: runs(15_000, 5000) },
+    { length: runs(15_000, 3000) },
     (_, i): UrlRules => ({
       url: `/api/r${i}`,
       rules: [{ actor: "all", unit: "day", rpu: 2, name: `${i}` }],

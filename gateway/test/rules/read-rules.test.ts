@@ -495,6 +495,7 @@ test("hostile texts are refused quickly, with a message", () => {
 });
 
 test("long texts are refused with a message", () => {
+  const count = runs(170_000, 50_000);
   const rows: [text: string, says: RegExp][] = [
     ["---\n".repeat(10_001), /found more than 10000 documents/],
     ["...\n".repeat(2000), /found nothing/],
@@ -503,14 +504,14 @@ test("long texts are refused with a message", () => {
     ["*".repeat(2000), /found \*{41}, which/],
     ["|\n".repeat(2000), /allowed: a map of url, exact, except, host, rules/],
     [
-      `url: /\nrules: [${"{},".repeat(170_000)}]`,
-      /r\.yaml:2:8: found 170000 rules, allowed: at most 20000/,
+      `url: /\nrules: [${"{},".repeat(count)}]`,
+      new RegExp(`r\\.yaml:2:8: found ${count} rules, allowed: at most 20000`),
     ],
   ];
   for (const [text, says] of rows) {
     const started = cpuMs();
     const found = problems(text);
-    // the last one took 4 s when its mistakes were listed
+    // 170 000 rules took 4 s when their mistakes were listed
     assert.ok(cpuMs() - started < 2500, text.slice(0, 40));
     assert.match(found.join("\n"), says);
     assert.ok(found.length <= 20);

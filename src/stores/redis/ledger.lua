@@ -20,7 +20,7 @@ local freed, want, demand, waited = numbers[7], numbers[8], numbers[9], numbers[
 local lease, gap, keep, pool = numbers[11], numbers[12], numbers[13], numbers[14]
 local start = since > 0 and since or now
 local longest = keep + 2 * gap
-local created, seq, closed, fresh, rest, at = start, 0, start + lease, pool, 0, now
+local created, seq, closed, fresh, rest, at = start, 0, math.min(start, now) + lease, pool, 0, now
 if closed > now then
   fresh, rest = 0, longest
 end
@@ -33,6 +33,8 @@ if text then
     fields[#fields + 1] = tonumber(field)
   end
   created, seq, closed, fresh, rest, at = fields[1], fields[2], fields[3], fields[4], fields[5], fields[6]
+  local back = math.max(0, at - now)
+  closed = closed - back
   if now > at and now <= at + 2 * gap then
     rest = math.max(0, rest - (now - at))
   end
@@ -41,7 +43,7 @@ if text then
     for field in string.gmatch(line, "%S+") do
       row[#row + 1] = #row < 2 and field or tonumber(field)
     end
-    row[11] = math.min(row[11], now + 2 * lease)
+    row[11] = row[11] - back
     if row[11] <= now and row[4] + row[5] + row[7] > 0 then
       rest = longest
     end
@@ -65,9 +67,8 @@ local released = me[4] - held
 if known > seq or held > me[4] or since > created then
   created, seq, closed, released = math.max(created, since), math.max(seq, known), now + lease, 0
   rest = longest
-  me[5], me[6] = 0, 0
   for _, row in ipairs(others) do
-    row[7], row[8] = 0, 0
+    row[5], row[6], row[7], row[8] = 0, 0, 0, 0
   end
 end
 local open = now >= closed

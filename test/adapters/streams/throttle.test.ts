@@ -245,7 +245,7 @@ test("a throttle that is used is kept by its signal, and ends with it", async ()
     text(throttleNode(limiter, { signal })),
   ];
   const reads = used.map((each) => watch(clock, each));
-  for (let i = 0; i < 5; i++) {
+  for (let i = 0; i < 3; i++) {
     await new Promise(setImmediate);
     gc();
   }

@@ -67,7 +67,7 @@ export function testPages(title: string, paths: readonly string[]): void {
     if (imports(code, "node:test")) {
       test(`${title}: passes`, () => {
         assert.equal(errorsOf(file), []);
-        const { status, stdout } = runNode("--import", "tsx", "--test", file);
+        const { status, stdout } = runNode("--import", "tsx", file);
         assert.is(status, 0, stdout);
       });
     } else {

@@ -102,6 +102,8 @@ export interface Region {
   readonly limiter: Regional;
   /** Whether it cannot reach the home. */
   isCut: boolean;
+  /** Its messages that its client keeps until it reaches the home again; absent: the client keeps none. */
+  kept: (() => void)[] | undefined;
 }
 
 export interface WorldOptions {
@@ -130,11 +132,15 @@ export class World {
   #open(index: number): Region {
     const { regions, rates = [], ...others } = this.#options;
     const name = regions[index] as string;
-    const region: { isCut: boolean } = { isCut: false };
+    const region: Pick<Region, "isCut" | "kept"> = { isCut: false, kept: undefined };
     const store = {
       run: () => Promise.reject(new Error("a home runs no requests")),
-      exchange: (key: string, message: readonly string[]) =>
-        this.home.exchange(key, message, () => region.isCut),
+      exchange: async (key: string, message: readonly string[]) => {
+        if (region.kept !== undefined) {
+          await new Promise<void>((resolve) => region.kept?.push(resolve));
+        }
+        return this.home.exchange(key, message, () => region.isCut);
+      },
     };
     const limiter = RegionalLimiter.create("limit", this.#policies, {
       ...others,
@@ -144,6 +150,13 @@ export class World {
       clock: new DriftingClock(this.clock, rates[index] ?? 1),
     });
     return Object.assign(region, { name, limiter });
+  }
+
+  /** The region reaches the home again, and its client sends what it has kept. */
+  heal(region: Region): void {
+    const sent = region.kept ?? [];
+    Object.assign(region, { isCut: false, kept: undefined });
+    for (const send of sent) send();
   }
 
   /** The process of a region is killed, and another one takes its place. */
