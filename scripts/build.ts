@@ -17,19 +17,10 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, isAbsolute, join, relative, resolve } from "node:path";
-import {
-  decode,
-  encode,
-  type SourceMapMappings,
-  type SourceMapSegment,
-} from "@jridgewell/sourcemap-codec";
-import {
-  type OutputOptions,
-  type Plugin,
-  type RolldownOptions,
-  type RolldownOutput,
-  rolldown,
-} from "rolldown";
+import type { SourceMapMappings, SourceMapSegment } from "@jridgewell/sourcemap-codec";
+import { decode, encode } from "@jridgewell/sourcemap-codec";
+import type { OutputOptions, Plugin, RolldownOptions, RolldownOutput } from "rolldown";
+import { rolldown } from "rolldown";
 import { dts } from "rolldown-plugin-dts";
 
 /** Packages without CommonJS. A CommonJS declaration may import only their types, with an explicit `resolution-mode`. */
@@ -120,21 +111,10 @@ function writeAll({ output }: RolldownOutput, folder: string): void {
   for (const file of output) {
     if (file.type === "asset") continue; // a source map, which its chunk has too
     const target = join(folder, file.fileName);
-    const mappings = file.map === null ? [] : decode(file.map.mappings);
-    const lines = withLineBreaks(file.code, mappings);
-    const text = lines.map(({ code }) => code).join("\n");
-    write(
-      target,
-      text.replaceAll(SHARED, (_, path) => relative(dirname(target), join("dist", path))),
-    );
-    if (file.map === null) continue;
-    write(
-      `${target}.map`,
-      lineMap(
-        file.map.sources,
-        lines.map(({ segments }) => segments),
-      ),
-    );
+    const { code, mappings } = withLineBreaks(file.code, decode(file.map?.mappings ?? ""));
+    const pathOf = (_: string, path: string) => relative(dirname(target), join("dist", path));
+    write(target, code.replaceAll(SHARED, pathOf));
+    if (file.map !== null) write(`${target}.map`, lineMap(file.map.sources, mappings));
   }
 }
 
@@ -142,21 +122,23 @@ function writeAll({ output }: RolldownOutput, folder: string): void {
  * Breaks code into lines of about a hundred characters, since Node prints the whole line that threw an uncaught error. It
  * breaks where a segment of the source map begins, which is never inside a text, and a semicolon or a brace ends.
  */
-function withLineBreaks(code: string, mappings: SourceMapMappings) {
-  return code.split("\n").flatMap((line, i) => {
+function withLineBreaks(code: string, from: SourceMapMappings) {
+  const lines: string[] = [];
+  const mappings: SourceMapSegment[][] = [];
+  code.split("\n").forEach((line, i) => {
     let start = 0;
-    let segments: SourceMapSegment[] = [];
-    const lines = [];
-    for (const [column, ...origin] of mappings[i] ?? []) {
+    mappings.push([]);
+    for (const [column, ...origin] of from[i] ?? []) {
       if (column - start >= 100 && ";{".includes(line[column - 1] ?? " ")) {
-        lines.push({ code: line.slice(start, column), segments });
+        lines.push(line.slice(start, column));
+        mappings.push([]);
         start = column;
-        segments = [];
       }
-      segments.push([column - start, ...origin] as SourceMapSegment);
+      mappings.at(-1)?.push([column - start, ...origin] as SourceMapSegment);
     }
-    return [...lines, { code: line.slice(start), segments }];
+    lines.push(line.slice(start));
   });
+  return { code: lines.join("\n"), mappings };
 }
 
 /**
