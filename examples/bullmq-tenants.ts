@@ -67,7 +67,7 @@ async function work(): Promise<void> {
   ) as [RedisLimiter, RedisLimiter];
   const options = { order: fairShares(), burstSeconds: 0 };
   const rate = RedisRateLimiter.create(redis, `fair ${id}`, tenants.length * RATE, options);
-  // a job takes one of the two places only when the rate lets it go
+  // a job takes one of the two slots only when the rate lets it go
   const fair = allOf(rate, ConcurrencyLimiter.create(2, { order: fairShares() }));
 
   const start = async ({ queueName, data, attemptsStarted }: Job<Data>) => {

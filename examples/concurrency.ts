@@ -30,7 +30,7 @@ const started = reports.map((name, i) => limiter.run(() => render(name, 60 + 40 
 // a page that cannot wait shows an older report instead
 const lease = limiter.tryAcquire();
 console.log(
-  `      a page: ${lease ? "a fresh report" : "all places are taken, yesterday's report"}`,
+  `      a page: ${lease ? "a fresh report" : "all slots are taken, yesterday's report"}`,
 );
 assert.equal(lease, undefined);
 assert.equal(limiter.waiting, 3);

@@ -17,14 +17,10 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, isAbsolute, join, relative, resolve } from "node:path";
-import { decode, encode, type SourceMapSegment } from "@jridgewell/sourcemap-codec";
-import {
-  type OutputOptions,
-  type Plugin,
-  type RolldownOptions,
-  type RolldownOutput,
-  rolldown,
-} from "rolldown";
+import type { SourceMapMappings, SourceMapSegment } from "@jridgewell/sourcemap-codec";
+import { decode, encode } from "@jridgewell/sourcemap-codec";
+import type { OutputOptions, Plugin, RolldownOptions, RolldownOutput } from "rolldown";
+import { rolldown } from "rolldown";
 import { dts } from "rolldown-plugin-dts";
 
 /** Packages without CommonJS. A CommonJS declaration may import only their types, with an explicit `resolution-mode`. */
@@ -113,23 +109,44 @@ async function buildModules(entries: readonly string[], isLibrary: boolean): Pro
 
 function writeAll({ output }: RolldownOutput, folder: string): void {
   for (const file of output) {
+    if (file.type === "asset") continue; // a source map, which its chunk has too
     const target = join(folder, file.fileName);
-    if (file.type === "asset") write(target, lineMap(String(file.source)));
-    else
-      write(
-        target,
-        file.code.replaceAll(SHARED, (_, path) => relative(dirname(target), join("dist", path))),
-      );
+    const { code, mappings } = withLineBreaks(file.code, decode(file.map?.mappings ?? ""));
+    const pathOf = (_: string, path: string) => relative(dirname(target), join("dist", path));
+    write(target, code.replaceAll(SHARED, pathOf));
+    if (file.map !== null) write(`${target}.map`, lineMap(file.map.sources, mappings));
   }
+}
+
+/**
+ * Breaks code into lines of about a hundred characters, since Node prints the whole line that threw an uncaught error. It
+ * breaks where a segment of the source map begins, which is never inside a text, and a semicolon or a brace ends.
+ */
+function withLineBreaks(code: string, from: SourceMapMappings) {
+  const lines: string[] = [];
+  const mappings: SourceMapSegment[][] = [];
+  code.split("\n").forEach((line, i) => {
+    let start = 0;
+    mappings.push([]);
+    for (const [column, ...origin] of from[i] ?? []) {
+      if (column - start >= 100 && ";{".includes(line[column - 1] ?? " ")) {
+        lines.push(line.slice(start, column));
+        mappings.push([]);
+        start = column;
+      }
+      mappings.at(-1)?.push([column - start, ...origin] as SourceMapSegment);
+    }
+    lines.push(line.slice(start));
+  });
+  return { code: lines.join("\n"), mappings };
 }
 
 /**
  * Reduces a source map to what a stack trace needs: the line that each piece of code is from. Columns, names and the text
  * of the sources would make it several times as large.
  */
-function lineMap(map: string): string {
-  const { sources, mappings } = JSON.parse(map);
-  const lines = decode(mappings).map((segments) => {
+function lineMap(sources: readonly string[], mappings: SourceMapMappings): string {
+  const lines = mappings.map((segments) => {
     const kept: SourceMapSegment[] = [];
     for (const [column, source, line] of segments) {
       if (source === undefined || line === undefined) continue;

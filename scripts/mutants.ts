@@ -19,20 +19,26 @@ import equivalent from "./mutants/equivalent.json" with { type: "json" };
 const equivalentIn: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> =
   equivalent;
 
+/** Those of the gateway that need no server. */
+const SERVERLESS =
+  /^gateway\/test\/([^/]+$|(hosts\/(connections|limit)|attacks\/(actors|eviction))\.)/;
+
 /** The tests of each room. */
 const testsOf = {
   "src/algorithms": /^test\/(algorithms\/|local\/rate-limiter|queue\/strict)/,
   "src/queue":
     /^test\/(queue|local|keyed|api|algorithms\/gcra|adapters\/pace)\/|^test\/(concurrency\/(limiter|slots)|adapters\/p-queue\/paced-queue)\./,
-  "src/fair": /^test\/(fair|remote\/fair)\/|^test\/(concurrency\/fair|local\/on-full)\./,
-  "src/combine": /^test\/combine\//,
-  "gateway/src/pipeline": /^gateway\/test\/[^/]+$/,
-  "gateway/src/compiled": /^gateway\/test\/[^/]+$/,
+  "src/fair":
+    /^test\/(fair|remote\/fair)\/|^test\/(concurrency\/(fair|leased\/fair-leases)|local\/on-full)\./,
+  "src/combine":
+    /^test\/(combine\/|(concurrency\/(fair|slots|adaptive|leased\/fair-leases)|fair\/limiters|api\/stats|testing\/memory-store)\.)/,
+  "gateway/src/pipeline": SERVERLESS,
+  "gateway/src/compiled": SERVERLESS,
 };
 
 /** Tests with a server, a process or thousands of callers: too slow for every mutant. */
 const isSlow =
-  /redis\.test|mass-cancel|combine\/all-of\.test|process\.test|registration\.test|test\/(combinations|degradation|reload)/;
+  /redis\.test|mass-cancel|process\.test|registration\.test|test\/(combinations|degradation|reload)/;
 
 const filesIn = (folder: string) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" })

@@ -3,7 +3,7 @@
 //
 //   npm test                          every *.test.ts below test, gateway/test, cli/test and site/test
 //   npm test -- smooth clock          the files whose path contains one of the words
-//   npm test -- --grep "a cancelled"  the tests whose title contains that text
+//   npm test -- --grep cancel         the tests whose title contains that text
 //   npm run test:soak                 every *.soak.ts there, and again the test files with random tests: several
 //                                     processes share them, but for soaks that need an idle machine
 //
@@ -109,7 +109,7 @@ for (const file of claims === undefined ? files : claimedFiles(files, claims, Nu
   const [passed, total] = [sums.passed - before.passed, sums.total - before.total];
   const seconds = (performance.now() - fileStartedAt) / 1000;
   if (shard !== undefined) endOfFile({ file, passed, total, seconds });
-  else console.log(`  ${seconds.toFixed(1)} s`);
+  else if (suites.length > 0) console.log(`  ${seconds.toFixed(1)} s`);
 }
 if (shard === undefined) {
   console.log(`
@@ -120,6 +120,9 @@ if (shard === undefined) {
 `);
 }
 
+if (grep !== "" && sums.total === 0 && shard === undefined) {
+  complaints.push(`no title contains "${grep}"`);
+}
 complaints.push(...progress.complaints());
 for (const complaint of complaints) console.error(`  ✘ ${complaint}`);
 if (complaints.length > 0) process.exitCode = 1;

@@ -62,6 +62,7 @@ export {
   type Channel,
   type DiagnosticsSource,
   diagnostics,
+  type FractionMessage,
   type LimitIgnoredMessage,
   type OtherAlgorithmsMessage,
   type RecoveredMessage,

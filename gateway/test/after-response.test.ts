@@ -51,7 +51,8 @@ async function sendAll(gateway: Gateway, statuses: readonly (number | undefined)
 }
 
 test("count: failures keeps what failed, and gives back what succeeded", async () => {
-  const { gateway } = await open("count: failures");
+  const { clock, gateway } = await open("count: failures");
+  await clock.advance(600 * MINUTE);
   const statuses = [200, 204, 302, 399, 200, 401, 500, 200, 400, 200];
   const allowed = statuses.map((_, i) => i < 9);
   assert.equal(await sendAll(gateway, statuses), allowed);
@@ -116,6 +117,7 @@ test("block: after the limit is used up, the actor is refused for so long, and t
   const refused = await send(gateway);
   assert.equal([refused.allowed, refused.retryMs], [false, 15 * MINUTE]);
   assert.is(refused.outcomes[0]?.decision.waitMs, 15 * MINUTE);
+  assert.is((await send(gateway)).outcomes[0]?.decision.allowed, false);
   await clock.advance(5 * MINUTE);
   // a try during the block does not extend it
   const again = await send(gateway);
@@ -205,6 +207,50 @@ test("block: requests that are still being answered do not start a block, becaus
   );
   for (const { answer } of sent) answer(200);
   assert.equal(await sendAll(gateway, [200, 200, 401]), [true, true, true]);
+  const heavy = await open("count: failures, block: 15m, cost: 3");
+  const first = await send(heavy.gateway);
+  assert.not.ok((await send(heavy.gateway)).allowed);
+  first.answer(200);
+  assert.ok((await send(heavy.gateway)).allowed, "all of its permits were expected back");
+});
+
+test("block: where no answers are reported, no permit is expected back", async () => {
+  const { gateway } = await open("count: failures, block: 15m");
+  const retries: number[] = [];
+  for (let i = 0; i < 4; i++) retries.push((await gateway.check(request("/"))).retryMs);
+  assert.equal(retries, [0, 0, 0, 15 * MINUTE]);
+});
+
+test("a refused request gives nothing back, because nothing was taken for it", async () => {
+  const rules = readRules(`{ url: /, rules: [
+    { actor: device, unit: day, rpu: 3, algo: W, count: failures, name: a },
+    { actor: all, unit: day, rpu: 1, algo: W, name: b } ] }`);
+  const gateway = await createGateway({ rules, clock: new FakeClock() });
+  for (const [allowed, status] of [
+    [true, 500],
+    [false, 200],
+  ] as const) {
+    const sent = await send(gateway);
+    assert.is(sent.allowed, allowed);
+    sent.answer(status);
+  }
+  const { outcomes } = await gateway.peek(request("/"));
+  assert.equal(
+    outcomes.map(({ decision }) => decision.remaining),
+    [2, 0],
+  );
+});
+
+test("the answer is awaited only where a rule needs it", async () => {
+  for (const [fields, awaited] of [
+    ["block: 15m", 0],
+    ["count: failures", 1],
+  ] as const) {
+    const { gateway } = await open(fields);
+    const listeners: unknown[] = [];
+    await gateway.check(request("/", { onAnswered: (closed) => void listeners.push(closed) }));
+    assert.is(listeners.length, awaited, fields);
+  }
 });
 
 test("block: a reload keeps it", async () => {
@@ -241,8 +287,8 @@ test("rpu: 0 refuses every request, also of single values", async () => {
   const refused = await send(gateway);
   assert.equal([refused.allowed, refused.retryMs], [false, Infinity]);
   assert.equal(
-    refused.outcomes.map(({ decision }) => decision.limit),
-    [0],
+    refused.outcomes.map(({ decision }) => [decision.allowed, decision.limit]),
+    [[false, 0]],
   );
   const other = { ...request("/"), remoteAddress: "198.51.100.1" };
   assert.ok((await gateway.check(other)).allowed);

@@ -42,6 +42,9 @@ test("a month states its end and its length, and waits for the next one", async 
     assert.equal([decision?.resetMs, status?.resetMs, status?.windowMs], [left, left, whole]);
   }
   assert.equal([first?.waitMs, second?.waitMs], [0, left]);
+  await clock.advance(left);
+  const next = decisionOf(await gateway.check(request("/")));
+  assert.equal([next?.allowed, next?.policies.default?.windowMs], [true, 28 * 24 * HOUR]);
 });
 
 test("a trial that never ends has no window", async () => {
@@ -91,6 +94,18 @@ rules: [{ actor: all, unit: hour, rpu: 9, algo: W, methods: [POST] }]
   assert.equal([await applies("c.test"), await applies("a.test", "/", "GET")], [0, 0]);
   assert.equal([await applies("a.test", "/free"), await applies("a.test", "/free/x")], [0, 0]);
   assert.is(await applies("a.test", "/other"), 1);
+  assert.is(await applies("c.test", "http://a.test/"), 1, "one of the hosts that it names");
+});
+
+test("a rule selects by hosts alone, or by exceptions alone", async () => {
+  const { gateway } = await open(`
+- { url: /host, host: a.test, rules: [{ actor: all, unit: hour, rpu: 9 }] }
+- { url: /except, except: /except/free, rules: [{ actor: all, unit: hour, rpu: 9 }] }
+`);
+  const applies = async (url: string, host = "a.test") =>
+    (await gateway.peek(request(url, { headers: { host } }))).outcomes.length;
+  assert.equal([await applies("/host"), await applies("/host", "c.test")], [1, 0]);
+  assert.equal([await applies("/except"), await applies("/except/free")], [1, 0]);
 });
 
 test("a device is exempt by its address, and another actor by its value", async () => {
@@ -98,7 +113,7 @@ test("a device is exempt by its address, and another actor by its value", async 
 url: /
 rules:
   - { actor: device, unit: hour, rpu: 9, exempt: [192.0.2.0/24], name: device }
-  - { actor: account, unit: hour, rpu: 9, exempt: [192.0.2.1], name: account }
+  - { actor: account, unit: hour, rpu: 9, exempt: [192.0.2.1, 198.51.100.0/24], name: account }
 `);
   const names = async (account: string, remoteAddress: string) =>
     (await gateway.peek(request("/", { headers: { account }, remoteAddress }))).outcomes.map(
@@ -107,6 +122,17 @@ rules:
   assert.equal(await names("ann", "192.0.2.7"), ["account"]);
   assert.equal(await names("192.0.2.1", "198.51.100.1"), ["device"]);
   assert.equal(await names("192.0.2.7", "198.51.100.1"), ["device", "account"]);
+  assert.equal(await names("198.51.100.7", "198.51.100.1"), ["device", "account"], "a text");
+});
+
+test("a device that the application finds is exempt by its address, too", async () => {
+  const { gateway } = await open(
+    "{ url: /, rules: [{ actor: device, unit: hour, rpu: 9, exempt: [192.0.2.0/24] }] }",
+    { actors: { device: fromHeader("client") } },
+  );
+  const applies = async (client: string) =>
+    (await gateway.peek(request("/", { headers: { client } }))).outcomes.length;
+  assert.equal([await applies("192.0.2.7"), await applies("198.51.100.7")], [0, 1]);
 });
 
 test.run();

@@ -2,6 +2,7 @@ import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import { freshUrl } from "../../test/support/redis/server.ts";
 import { suite } from "../../test/support/suite.ts";
+import { createGateway } from "../src/index.ts";
 import { inFlight, open, type Rules } from "./support/in-flight.ts";
 
 const test = suite("rules for connections, on Redis");
@@ -10,8 +11,8 @@ test("a global rule counts the requests of all instances, and closes what it ope
   const redis = new Redis(await freshUrl());
   try {
     const rules: Rules = [
-      { actor: "device", connections: 2, scope: "global", name: "conn" },
       { actor: "all", connections: 100, scope: "global", name: "whole" },
+      { actor: "device", connections: 2, scope: "global", name: "conn" },
       { actor: "all", unit: "hour", rpu: 3, name: "rate" },
     ];
     const [one, two] = await Promise.all([open(rules, { redis }), open(rules, { redis })]);
@@ -35,6 +36,36 @@ test("a global rule counts the requests of all instances, and closes what it ope
       (error: Error) => error.name,
     );
     assert.is(late, "LimiterClosedError");
+  } finally {
+    redis.disconnect();
+  }
+});
+
+test("a rule that a reload makes global counts with the other instances from then on", async () => {
+  const redis = new Redis(await freshUrl());
+  try {
+    const text = { scope: "local", changed: () => {} };
+    const reloaded = await createGateway({
+      redis,
+      rules: {
+        name: "text",
+        load: async () =>
+          `{ url: /, rules: [{ actor: all, connections: 1, scope: ${text.scope}, name: conn }] }`,
+        watch: (change: () => void) => {
+          text.changed = change;
+          return () => {};
+        },
+      },
+    });
+    text.scope = "global";
+    text.changed();
+    for (let i = 0; i < 5; i++) await new Promise(setImmediate);
+    const other = await open([{ actor: "all", connections: 1, scope: "global", name: "conn" }], {
+      redis,
+    });
+    assert.ok((await reloaded.check(inFlight().request)).allowed);
+    assert.not.ok((await other.check(inFlight().request)).allowed);
+    await Promise.all([reloaded.close(), other.close()]);
   } finally {
     redis.disconnect();
   }

@@ -196,6 +196,18 @@ test("peek takes no place, and reset is for rules that count requests per time",
       [true, 1],
     ],
   );
+  const several = await open([
+    { actor: "all", connections: 5, name: "all" },
+    { actor: "device", connections: 1, name: "device" },
+    { actor: "all", unit: "hour", rpu: 9, name: "rate" },
+  ]);
+  const look = () => {
+    const { allowed, outcomes } = several.peek(inFlight().request) as Verdict;
+    return [allowed, ...outcomes.map(({ rule, decision }) => `${rule.name} ${decision.remaining}`)];
+  };
+  assert.equal(look(), [true, "all 5", "device 1", "rate 9"]);
+  enter(several, inFlight());
+  assert.equal(look(), [false, "all 4", "device 0"], "the rule behind is not asked");
   enter(gateway, inFlight());
   assert.equal([peek().allowed, peek().retryMs], [false, 1000]);
   let message = "";
@@ -258,6 +270,18 @@ test("maxAge frees a place; without it a request whose end is not reported is no
   assert.ok(passes(aged));
   const endless = await open([{ actor: "all", connections: 1 }], { clock });
   assert.equal([passes(endless), passes(endless)], [true, true]);
+});
+
+test("rules behind one whose actor returns a promise count, too", async () => {
+  const gateway = await open(
+    [
+      { actor: "account", connections: 9 },
+      { actor: "all", connections: 1 },
+    ],
+    { actors: { account: async () => "ann" } },
+  );
+  const passes = async () => (await gateway.check(inFlight().request)).allowed;
+  assert.equal([await passes(), await passes()], [true, false]);
 });
 
 test("an actor that returns a promise, and one that fails", async () => {

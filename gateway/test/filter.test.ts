@@ -1,4 +1,5 @@
 import * as fc from "fast-check";
+import type { RedisClient } from "smooth-limiter/redis";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { runs, suite } from "../../test/support/suite.ts";
@@ -74,6 +75,63 @@ test("a request without a rule passes with no outcomes", async () => {
   const passed = { allowed: true, retryMs: 0, waitedMs: 0, outcomes: [] };
   assert.equal(ask(gateway, "/b"), passed);
   assert.equal(ask(await open("[]"), "/"), passed);
+});
+
+test("peek says what check would, and charges no rule", async () => {
+  const gateway = await open(`
+- { url: /window, rules: [{ actor: all, unit: minute, rpu: 1, algo: W, name: window }] }
+- { url: /line, rules: [{ actor: all, unit: second, rpu: 1, algo: LB, burst: 1, name: line }] }
+`);
+  const look = (url: string) => {
+    const verdict = now(gateway.peek(request(url)));
+    return [verdict.allowed, verdict.retryMs, verdict.outcomes[0]?.decision.waitMs];
+  };
+  assert.equal(
+    [look("/window"), look("/window")],
+    [
+      [true, 0, 0],
+      [true, 0, 0],
+    ],
+  );
+  ask(gateway, "/window");
+  assert.equal(look("/window"), [false, 60_000, 60_000]);
+  ask(gateway, "/line");
+  assert.equal(look("/line"), [true, 0, 1000], "it would wait");
+  const waiting = Promise.resolve(gateway.check(request("/line"))).catch(() => {});
+  assert.equal(look("/line"), [false, 1000, Infinity], "no more may wait");
+  await gateway.close();
+  await waiting;
+});
+
+test("a shadow rule that cannot be asked is not reported, and refuses nothing", async () => {
+  const broken = {
+    runScript: async () => {
+      throw new Error("gone");
+    },
+  } as unknown as RedisClient;
+  const gateway = await open(
+    `
+url: /
+rules:
+  - { actor: all, unit: day, rpu: 9, scope: global, mode: shadow, count: failures, name: shadow }
+  - { actor: all, unit: day, rpu: 1, algo: W, name: local }
+`,
+    { redis: broken, whenUnavailable: "throw" },
+  );
+  assert.equal(brief(await gateway.check(request("/"))), [true, "+local 0"]);
+  assert.equal(brief(await gateway.check(request("/"))), [false, "-local 0"]);
+  await gateway.close();
+});
+
+test("a request that waits in several lines has waited as long as in the longest", async () => {
+  const clock = new FakeClock();
+  const line = (rpu: number) =>
+    `{ actor: all, unit: second, rpu: ${rpu}, algo: LB, burst: 9, name: r${rpu} }`;
+  const gateway = await open(`{ url: /, rules: [${line(1)}, ${line(2)}] }`, { clock });
+  ask(gateway, "/");
+  const waiting = gateway.check(request("/"));
+  await clock.advance(1000);
+  assert.is((await waiting).waitedMs, 1000);
 });
 
 test("the request passes exactly after retryMs, and not earlier", async () => {

@@ -122,4 +122,34 @@ test("a changed rate applies to new responses, and to those that share it", asyn
   await gateway.close();
 });
 
+test("a rule that a reload gives another actor begins anew", async () => {
+  const clock = new FakeClock();
+  const gate = { actor: "account", changed: () => {} };
+  const gateway = await createGateway({
+    clock,
+    actors: { account: fromHeader("account"), tenant: fromHeader("account") },
+    rules: {
+      name: "text",
+      load: async () =>
+        `{ url: /, rules: [{ actor: ${gate.actor}, bytesPerSecond: 10, name: pace }] }`,
+      watch: (change: () => void) => {
+        gate.changed = change;
+        return () => {};
+      },
+    },
+  });
+  const reload = async (actor: string) => {
+    gate.actor = actor;
+    gate.changed();
+    for (let i = 0; i < 5; i++) await new Promise(setImmediate);
+  };
+  const isFree = () => pacesOf(gateway, "ann", "/")?.[0]?.limiter.tryAcquire(50);
+  assert.equal([isFree(), isFree()], [true, false]);
+  await reload("account");
+  assert.is(isFree(), false);
+  await reload("tenant");
+  assert.is(isFree(), true);
+  await gateway.close();
+});
+
 test.run();

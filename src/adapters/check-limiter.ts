@@ -4,7 +4,7 @@ import { failCheck } from "../ground/check.ts";
 /**
  * Rejects a `ConcurrencyLimiter`: it has `acquire` too, but returns a lease that must be released.
  */
-export function checkLimiter(limiter: unknown, words = "a limiter"): Limiter {
+export function checkLimiter(limiter: unknown, words = "a rate limiter"): Limiter {
   const { acquire, reserve } = Object(limiter) as Partial<Limiter>;
   if (typeof acquire === "function" && typeof reserve === "function") return limiter as Limiter;
   failCheck("limiter", words, limiter);

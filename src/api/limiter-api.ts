@@ -143,7 +143,7 @@ export interface Limiter<Name extends string = string> {
 
   /**
    * Gives the policies other numbers from now on. Used permits stay used, stored permits keep their
-   * share of the capacity, and every waiting caller gets a new instant.
+   * fraction of the capacity, and every waiting caller gets a new instant.
    *
    * @param policies of the same names and algorithms as before
    */

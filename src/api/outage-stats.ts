@@ -54,7 +54,7 @@ export class OutageStats {
     this.processes = processes;
   }
 
-  /** Returns the meter of the limiter, or of one of its keys. @param names the names of the policies */
+  /** Returns the stats of the limiter, or of one of its keys. @param names the names of the policies */
   callStats(names: readonly string[], key: string | undefined): CallStats {
     const callStats = new CallStats(this.#source, names, this.counts);
     return key === undefined ? callStats : callStats.of(key);

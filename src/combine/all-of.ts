@@ -117,7 +117,7 @@ function isRate(limiter: unknown): limiter is Limiter {
 }
 
 function isSlots(limiter: unknown): limiter is SlotLimiter {
-  return typeof limiter === "object" && limiter !== null && asParticipant in limiter;
+  return asParticipant in Object(limiter);
 }
 
 class AllOf implements Limiter, Combination {
@@ -175,7 +175,7 @@ class AllOf implements Limiter, Combination {
   decide(permits: Permits = 1, options?: ShareOptions): MaybePromise<Decision> {
     checkShareOptions(options);
     return chain(this.#take(permits, 0, options), ({ passes, checks }) => {
-      return { ...merge(checks), allowed: passes, ...(passes && { waitMs: 0 }) };
+      return { ...merge(checks), allowed: passes };
     });
   }
 
@@ -249,12 +249,10 @@ class AllReserved implements Reservation {
   }
 
   cancel(): MaybePromise<boolean> {
-    if (this.waitMs === 0) return false;
     return chain(all(this.#reservations.map((one) => one.cancel())), (cancelled) => {
       if (!cancelled.includes(true)) return false;
       // the reservations that could be used at once cannot be cancelled; they are undone instead
-      const rest = this.#checks.filter((_, i) => !cancelled[i]);
-      return chain(undoAll(rest), () => true);
+      return chain(undoAll(this.#checks), () => true);
     });
   }
 

@@ -89,11 +89,7 @@ export function reportRefusal(subrequests: readonly Subrequest[], { checks }: To
 export function undoAll(
   checks: readonly (Pick<Check, "taken"> | undefined)[],
 ): MaybePromise<unknown> {
-  const undone = checks.toReversed().map((check) => {
-    const taken = check?.taken;
-    return taken === undefined ? undefined : settled(() => taken.undo());
-  });
-  return all(undone);
+  return all(checks.toReversed().map((check) => settled(() => check?.taken?.undo())));
 }
 
 /** Forms smaller groups and asks again if the participants turn out to be in several slots. */
@@ -129,16 +125,16 @@ function takeGroups(
   groups: readonly Group[],
   options: StepOptions,
 ): MaybePromise<Together> {
-  const [only] = groups;
-  if (only !== undefined && groups.length === 1) {
-    return chain(ask("take", only, options), (answer) => conclude(subrequests, [answer]));
+  if (groups.length === 1) {
+    return chain(askAll("take", groups, options), (answers) => conclude(subrequests, answers));
   }
   const here = groups.filter(({ steps }) => steps === localStep);
   const elsewhere = groups.filter(({ steps }) => steps !== localStep);
   return chain(askAll("check", here, options), (checks) => {
     if (!checks.every(isPassing)) {
-      // a refusal is reported even while the store is unavailable
-      const checkAtAll = settled(() => askAll("check", elsewhere, options));
+      // a refusal is reported at once even while the store is unavailable
+      const now = { ...options, timeoutMs: 0 };
+      const checkAtAll = settled(() => askAll("check", elsewhere, now));
       return chain(checkAtAll, (others = []) =>
         conclude(subrequests, [...checks, ...(others as readonly CheckAnswer[])]),
       );
@@ -165,10 +161,10 @@ function takeElsewhere(
   return chain(askAll("check", groups, options), (checks) => {
     if (!checks.every(isPassing)) return checks;
     return chain(askAll("take", groups, options, true), (answers) => {
-      const failed = answers.find(({ error }) => error !== undefined);
-      if (failed === undefined && answers.every(isPassing)) return answers;
+      if (answers.every(isPassing)) return answers;
       const taken = answers.flatMap((answer) => answer.checks);
       return chain(undoAll(taken), () => {
+        const failed = answers.find(({ error }) => error !== undefined);
         if (failed !== undefined) throw failed.error;
         return answers;
       });
@@ -193,7 +189,7 @@ function ask(
   verb: "check" | "take",
   group: Group,
   options: StepOptions,
-  keepsErrors = false,
+  keepsErrors: boolean,
 ): MaybePromise<CheckAnswer> {
   const { steps, subrequests } = group;
   const failed = (error: unknown): CheckAnswer => {

@@ -159,8 +159,7 @@ export async function acquireAll(
   const refusalOf = (
     participants: readonly AnyEntry[],
   ): MaybePromise<Together["checks"] | undefined> => {
-    const stepOptions =
-      timeoutMs < Infinity ? { signal, timeoutMs: timeoutMs - waitedMs } : { signal };
+    const stepOptions = { signal, timeoutMs: timeoutMs - waitedMs };
     // at once where possible: a caller that only looks must not hold a slot in the meantime
     return chain(
       takeTogether(subrequestsOf(participants, permits, 0), stepOptions),
@@ -183,7 +182,7 @@ export async function acquireAll(
         return checks;
       }
       chances -= 1;
-      return chain(kept.pop()?.undo(), () => checks);
+      return chain((kept.pop() as Taken).undo(), () => checks);
     });
   };
   try {
@@ -193,13 +192,15 @@ export async function acquireAll(
       const entry = asked[binding] as AnyEntry;
       const leftMs = timeoutMs - waitedMs;
       const check = checks[binding] as Check;
-      const ask = () => tryRest(entry);
+      const ask = (forMs: number) => {
+        waitedMs += forMs;
+        return tryRest(entry);
+      };
       const got = await waitFor(entry, permits, check, signal, leftMs, kept, ask);
       if (got === undefined) {
         await undo();
         return undefined;
       }
-      waitedMs += got.waitedMs;
       checks = got.checks;
     }
     return { taken: kept, waitedMs };
@@ -213,14 +214,13 @@ function isSlots(entry: AnyEntry): entry is SlotsEntry {
   return !("limiter" in entry);
 }
 
-/** How long a caller waited in a queue, ms, and the answers of the other participants if one refuses. */
+/** The answers of the other participants if one refuses. */
 interface Waited {
-  readonly waitedMs: number;
   readonly checks: Together["checks"] | undefined;
 }
 
-/** Asks the other participants, when what was taken can be used. */
-type AskOthers = () => MaybePromise<Waited["checks"]>;
+/** Asks the other participants, when what was taken can be used after a wait of so many ms. */
+type AskOthers = (waitedMs: number) => MaybePromise<Waited["checks"]>;
 
 /** Waits in the queue of one participant, and adds what was taken to `kept`. @returns undefined: it would be too long */
 async function waitFor(
@@ -244,8 +244,7 @@ async function waitFor(
   const reservation = reserved instanceof Promise ? await reserved : reserved;
   kept.push({ reservation, undo: () => reservation.undo() });
   if (reservation.waitMs > leftMs) return undefined;
-  const waitedMs = await reservation.ready({ signal });
-  return { waitedMs, checks: await ask() };
+  return { checks: await ask(await reservation.ready({ signal })) };
 }
 
 async function waitForSlots(
@@ -260,7 +259,7 @@ async function waitForSlots(
   const held = (held: HeldSlots): { readonly checks: MaybePromise<Waited["checks"]> } => {
     kept.push({ held, undo: () => endLease(held, "ignore") });
     try {
-      return { checks: ask() };
+      return { checks: ask(Math.max(0, queue.now() - before)) };
     } catch (error) {
       return { checks: Promise.reject(error) };
     }
@@ -270,13 +269,13 @@ async function waitForSlots(
       ? await queue.acquire(slots, options, held)
       : await queue.tryAcquire(slots, { timeoutMs: leftMs, ...options }, held);
   if (got === undefined) return undefined;
-  return { waitedMs: Math.max(0, queue.now() - before), checks: await got.checks };
+  return { checks: await got.checks };
 }
 
 /**
  * What was taken from each participant. Only for requests that passed, so every participant took something.
  */
-function takenOf(checks: readonly (Check | undefined)[]): readonly Taken[] {
+export function takenOf(checks: readonly (Check | undefined)[]): readonly Taken[] {
   return checks.map((check) => (check as Check).taken as Taken);
 }
 

@@ -27,6 +27,7 @@ import {
   shareOf,
   subrequestsOf,
   type TakenAll,
+  takenOf,
 } from "./waiting.ts";
 
 /** A slot of each concurrency limiter of a combination, held until it is released. */
@@ -139,7 +140,7 @@ export class AllOfWithSlots implements Combination {
   async acquire(slots = 1, options?: WaitOptions): Promise<CombinedLease> {
     const signal = checkWaitOptions(options);
     signal?.throwIfAborted();
-    const entries = this.#entries(checkNumber("slots", slots, wholeAtLeastOne), options);
+    const entries = this.#entries(slots, options);
     const taken = await acquireAll(entries, 1, { signal });
     // without a time-out it always ends with a lease, or with an error
     return leaseOf((taken as TakenAll).taken);
@@ -149,15 +150,14 @@ export class AllOfWithSlots implements Combination {
     first: number | TryOptions = 1,
     longest?: number | TryOptions,
   ): MaybePromise<CombinedLease | undefined> {
-    const { slots: asked, wait } = tryArguments(first, longest);
-    if (wait !== undefined) return this.#tryWithin(asked, wait);
-    const subrequests = subrequestsOf(
-      this.#entries(checkNumber("slots", asked, wholeAtLeastOne)),
-      1,
-      0,
-    );
+    const { slots, wait } = tryArguments(first, longest);
+    return wait === undefined ? this.#tryNow(slots) : this.#tryWithin(slots, wait);
+  }
+
+  #tryNow(asked: unknown, share?: ShareOptions): MaybePromise<CombinedLease | undefined> {
+    const subrequests = subrequestsOf(this.#entries(asked, share), 1, 0);
     return chain(inTime(takeTogether(subrequests, { timeoutMs: 0 })), (together) => {
-      if (together?.passes) return leaseOf(together.checks.flatMap((check) => check?.taken ?? []));
+      if (together?.passes) return leaseOf(takenOf(together.checks));
       if (together !== undefined) reportRefusal(subrequests, together);
       return undefined;
     });
@@ -166,11 +166,9 @@ export class AllOfWithSlots implements Combination {
   async #tryWithin(asked: unknown, wait: number | TryOptions): Promise<CombinedLease | undefined> {
     const { micros, signal, share } = checkTryOptions(wait);
     signal?.throwIfAborted();
-    const slots = checkNumber("slots", asked, wholeAtLeastOne);
-    if (micros === 0) return this.tryAcquire(slots);
-    const stepOptions = { signal, timeoutMs: micros / 1000 };
-    const entries = this.#entries(slots, share);
-    const taken = await inTime(acquireAll(entries, 1, stepOptions));
+    if (micros === 0) return this.#tryNow(asked, share);
+    const limits = { signal, timeoutMs: micros / 1000 };
+    const taken = await inTime(acquireAll(this.#entries(asked, share), 1, limits));
     return taken && leaseOf(taken.taken);
   }
 
@@ -182,7 +180,8 @@ export class AllOfWithSlots implements Combination {
   }
 
   /** The participants for calls for that many slots and of that share. */
-  #entries(slots: number, options?: ShareOptions) {
+  #entries(asked: unknown, options?: ShareOptions) {
+    const slots = checkNumber("slots", asked, wholeAtLeastOne);
     const { slotsLimiters, rates } = this[combined];
     const share = shareOf(options);
     const isFair = slotsLimiters.some(({ queue }) => queue.isFair);

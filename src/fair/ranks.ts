@@ -34,7 +34,6 @@ class Priorities<R extends Rank> {
    */
   next(joined?: R): R | undefined {
     const first = this.list.find((rank) => rank === joined || rank.head !== undefined);
-    if (this.#aging === Infinity) return first;
     let next: R | undefined;
     for (const rank of this.list) {
       if (rank.head === undefined || this.#at < rank.since + this.#aging) continue;

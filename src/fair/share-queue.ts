@@ -124,11 +124,10 @@ export class ShareQueue<Item> {
   /** Removes a request that is not served. */
   remove(fairEntry: FairEntry<Item>): void {
     const share = fairEntry.share as Share<Item>;
-    const wasFirst = fairEntry === share.first;
     share.permits -= fairEntry.size;
     share.remove(fairEntry);
     fairEntry.share = undefined;
-    if (wasFirst) this.#restart(share);
+    this.#restart(share);
   }
 
   /** Serves the head. */
@@ -151,7 +150,6 @@ export class ShareQueue<Item> {
   refund({ name, cost }: FairEntry<Item>): void {
     const share = this.#shareOf(name);
     share.finish = Math.max(share.finish, this.#virtualTime) - cost;
-    if (share.first === undefined) return;
     // those that wait now have waited behind it
     share.since = undefined;
     this.#restart(share);
@@ -187,7 +185,7 @@ export class ShareQueue<Item> {
     this.#virtualTime = Math.max(this.#virtualTime, start);
   }
 
-  /** Called when a share has another first request, or none, or another finish tag. */
+  /** Called when a share may have another first request, or none, or another finish tag. */
   #restart(share: Share<Item>): void {
     const { first } = share;
     if (first !== undefined) {

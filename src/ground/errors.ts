@@ -165,7 +165,7 @@ export class ReservationCancelledError extends LimiterError<{ readonly waitMs: n
 
 /**
  * The lease of a shared limiter expired before it could be renewed, or its state was lost. Its
- * place may be in use by another caller now. This is the reason of `lease.signal`.
+ * slots may be in use by another caller now. This is the reason of `lease.signal`.
  */
 export class LeaseLostError extends LimiterError<{
   /** The limiter's name. */

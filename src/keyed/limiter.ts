@@ -188,7 +188,7 @@ export class KeyLimiter implements Combinable {
     const [keys, key] = [this.#keys, this.#key];
     return {
       isFair: keys.isFair,
-      callStats: () => keys.meterOf(key),
+      callStats: () => keys.statsOf(key),
       amount: (permits) => keys.states.policyState.amount(permits),
       decide: (permits) => keys.decide(key, permits, options, false),
       full: (permits) => keys.full(key, permits),

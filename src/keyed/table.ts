@@ -213,13 +213,13 @@ export class KeyTable implements HasInstants {
     return new QueueFullError(this.#options.name, size, awake?.queue.permits ?? 0, most);
   }
 
-  /** The meter of one key; that of all keys where no message would name the key. */
-  meterOf(key: string): CallStats {
+  /** The stats of one key; that of all keys where no message would name the key. */
+  statsOf(key: string): CallStats {
     return refusals.hasSubscribers ? this.callStats.of(key) : this.callStats;
   }
 
   #refused(key: string, amount: Amount, outcome: Outcome, because?: Because): void {
-    const callStats = this.meterOf(key);
+    const callStats = this.statsOf(key);
     if (outcome === "no room") callStats.refused(amount, "too-many-keys");
     else callStats.refused(amount, "too-long", because);
   }

@@ -23,7 +23,7 @@ export class MonotonicTime {
   readonly #clock: Clock;
   /** The first queue of this time, unless its creator has set another owner. */
   owner: HasInstants | undefined;
-  /** The clock's microseconds at this timeline's 0. */
+  /** The clock's microseconds at 0 of this time. */
   #origin: number;
   #now: number;
 
@@ -40,7 +40,7 @@ export class MonotonicTime {
     return this.#now;
   }
 
-  /** Unix time at this timeline's 0, whole microseconds. */
+  /** Unix time at 0 of this time, whole microseconds. */
   get epoch(): number {
     return this.#origin + toMicros(this.#clock.epochMs ?? 0);
   }

@@ -117,7 +117,8 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   }
 
   undo(): void {
-    if (!this.cancel()) this.settle(0);
+    this.cancel();
+    this.settle(0);
   }
 
   override get taken(): Amount {

@@ -407,7 +407,6 @@ export class WaiterQueue<S extends Supply = Supply> {
     this.#floor -= by;
     this.#pausedUntil -= by;
     this.late.until -= by;
-    this.#specialUntil -= by;
     return true;
   }
 }

@@ -55,14 +55,14 @@ export interface RedisConcurrencyOptions {
   /**
    * What calls do when Redis is unavailable: `"throw"` a StoreUnavailableError (the default); `"wait"`
    * until Redis is back or their own time-out or signal ends the wait; get a lease while this process
-   * holds fewer than its share of the limit, else wait for one in this process (`"local"`); or get one
+   * holds fewer than its fraction of the limit, else wait for one in this process (`"local"`); or get one
    * in any case (`"allow"`). With the last two, leases stay valid for the whole outage and are registered
    * in Redis afterwards. What each costs: docs/concurrency.md.
    */
   readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
   /**
    * How many processes share the limit, 1 or more; a function that returns how many there are now;
-   * or `"auto"`: they are counted through Redis while it is up. `"local"` requires it: the share is the
+   * or `"auto"`: they are counted through Redis while it is up. `"local"` requires it: the fraction is the
    * limit divided by it, rounded down, but at least 1. A function is called at once, and again every
    * second of an outage; if it then returns no number of 1 or more, the previous number is kept. With
    * `"auto"` the last count is kept: docs/availability.md.

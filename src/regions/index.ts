@@ -200,7 +200,8 @@ class OpenRegion implements Region {
     const weights = weightsOf(options.regions);
     checkKey("region", region);
     if (!weights.has(encodeURIComponent(region))) {
-      failCheck("region", `one of regions (${[...weights.keys()].join(", ")})`, region, RangeError);
+      const names = [...weights.keys()].map((each) => decodeURIComponent(each));
+      failCheck("region", `one of regions (${names.join(", ")})`, region, RangeError);
     }
     const reserve = checkNumber("reserve", options.reserve ?? 0.1, fromZeroToOne);
     checkNumber("everyMs", everyMs, aboveZero);
@@ -323,12 +324,16 @@ function weightsOf(regions: RegionalOptions["regions"]): ReadonlyMap<string, num
       : failCheck("regions", words, regions);
   if (entries.length === 0) throw new RangeError(`regions must be ${words}, got none`);
   const weights = entries.map(([name, weight]): [string, number] => [
-    encodeURIComponent(checkKey("regions", name)) ||
+    encodeURIComponent(checkKey("each name in regions", name)) ||
       failCheck("regions", "names that are not empty", name, RangeError),
     checkNumber(`regions.${name}`, weight, aboveZero),
   ]);
   const byName = new Map(weights);
-  if (byName.size < weights.length) throw new RangeError("regions must name each region once");
+  if (byName.size < weights.length) {
+    throw new RangeError(
+      `regions must name each region once, got ${entries.map(([name]) => name)}`,
+    );
+  }
   return byName;
 }
 

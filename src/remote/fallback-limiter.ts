@@ -1,6 +1,6 @@
 /**
  * A limiter in this process that replaces the store during an outage: an ordinary queue on this process'
- * share of the policies. When the store is back, the requests of callers that still wait are sent to it,
+ * fraction of the policies. When the store is back, the requests of callers that still wait are sent to it,
  * and the permits that were used here are charged to it. Reservations keep their instants.
  */
 import type { Policy } from "../algorithms/algorithm.ts";
@@ -28,7 +28,7 @@ export interface FallbackHost {
   full(amount: Amount, policies: readonly Policy[]): Error;
 }
 
-/** This process' share of the policies, at most 1, and how the state for a share is opened. */
+/** This process' fraction of the policies, at most 1, and how the state for a fraction is opened. */
 export interface LocalFraction {
   fraction(): number;
   open(policies: PolicyList, fraction: number, now: number, epoch: number): PolicyState;
@@ -174,7 +174,7 @@ export class FallbackLimiter implements Fallback, HasInstants {
     return { used, pause: Math.max(0, this.#pausedUntil - now), callers };
   }
 
-  /** Returns the time, and updates the share if it was read too long ago. */
+  /** Returns the time, and updates the fraction if it was read too long ago. */
   #now(): number {
     this.#queue.catchUp();
     const now = this.#queue.last;

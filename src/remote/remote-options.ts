@@ -38,7 +38,7 @@ export interface SharedOptions {
    * What calls do when the store cannot be reached. `"throw"`, the default: they fail with a
    * StoreUnavailableError. `"wait"`: they wait until the store is back or their own time-out or signal
    * ends the wait. `"local"`: a limiter in this process answers, under the same policies with this
-   * process' share of the limit; it starts from the last known state of the store, and the permits it
+   * process' fraction of the limit; it starts from the last known state of the store, and the permits it
    * grants are charged to the store afterwards. `"allow"`: every call is granted. For the costs of each
    * see docs/availability.md.
    */
@@ -46,7 +46,7 @@ export interface SharedOptions {
   /**
    * How many processes share the limit: a number, 1 or more; a function that returns the present number;
    * or `"auto"`: the processes are counted through the store while it is up (Redis only). Required by
-   * `"local"`: a process' share is the limit divided by this number. A function is called once at
+   * `"local"`: a process' fraction is the limit divided by this number. A function is called once at
    * creation, and every second of an outage; if it then throws or returns an invalid number, the
    * previous number stays in use. With `"auto"` the last count stays in use: docs/availability.md.
    */

@@ -112,7 +112,7 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalF
 }
 
 /**
- * Grants this process' share of the limit, starting from the last known state of the store. Therefore it
+ * Grants this process' fraction of the limit, starting from the last known state of the store. Therefore it
  * requests that state now and then, with other requests, and counts what this process was granted since.
  */
 export class LocalWhenUnavailable extends AllowWhenUnavailable {

@@ -93,7 +93,7 @@ export class KeyStates {
 
   /**
    * Returns how much of its limits the key of the policy state's current state uses: permits under one policy,
-   * the largest share of a limit under several. For comparison with other keys.
+   * the largest fraction of a limit under several. For comparison with other keys.
    */
   usage(now: number): number {
     const deficit = this.#policyState.deficit(now);

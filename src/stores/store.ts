@@ -50,11 +50,11 @@ export interface Store {
   processes?(key: string): ProcessCounter;
   /** Exchanges a message with the ledger of a limit that is divided among regions; absent: it keeps no ledgers. */
   exchange?: Exchange;
-  /** Returns the place of a limiter's state; absent: it cannot be combined with others. */
+  /** Returns the location of a limiter's state; absent: it cannot be combined with others. */
   location?(key: string): StateLocation;
 }
 
-/** The place of a limiter's state. Limiters with the same store and slot can be used in one atomic step. */
+/** The location of a limiter's state. Limiters with the same store and slot can be used in one atomic step. */
 export interface StateLocation {
   readonly store: CombiningStore;
   /** Limiters with the same store and key share one state. */

@@ -17,7 +17,7 @@ import {
 } from "./store.ts";
 import { type Asked, StateTransition, type TransitionOptions } from "./transition.ts";
 
-/** The place of a limiter of a combination. */
+/** The location of a limiter of a combination. */
 export interface MemoryLocation extends StateLocation {
   readonly limitKeys: readonly string[];
 }

@@ -139,6 +139,7 @@ test("a full queue refuses acquire, reserve and a try with a time-out", async ()
 
 test("a waiter whose time-out a setRate breaks sends an event with its wait", async () => {
   const { limiter, clock } = api();
+  await clock.advance(50);
   limiter.tryAcquire(5);
   const tried = [limiter.tryAcquire(1, 600), limiter.tryAcquire(1, 700)];
   await clock.advance(100);

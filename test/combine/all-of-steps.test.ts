@@ -5,15 +5,15 @@ import {
   fixedWindow,
   gcra,
   KeyedLimiter,
-  type Limiter,
-  Limiter as Limiters,
-  type LocalLimiter,
+  Limiter,
   leakyBucket,
-  type Permits,
   QueueFullError,
   smoothBursty,
 } from "../../src/index.ts";
-import { FakeClock } from "../../src/testing/index.ts";
+import { StoreLimiter } from "../../src/store.ts";
+import type { CombiningStore, Store } from "../../src/stores/store.ts";
+import { FakeClock, memoryStore } from "../../src/testing/index.ts";
+import { foreign } from "../support/limiter/foreign.ts";
 import { failure, turn, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
 
@@ -21,36 +21,11 @@ const test = suite("combinations that take several steps");
 
 const window = (limit: number) => fixedWindow({ limit, windowMs: 1000 });
 
-/**
- * A limiter that is not this library's and answers later; `before` runs before each of its verbs.
- */
-function foreign(
-  limiter: LocalLimiter,
-  before: (verb: string) => void | Promise<void> = () => {},
-): Limiter {
-  const later = async <T>(verb: string, action: () => T | PromiseLike<T>): Promise<T> => {
-    await before(verb);
-    return action();
-  };
-  return {
-    acquire: (...args) => later("acquire", () => limiter.acquire(...args)),
-    tryAcquire: () => later("tryAcquire", () => limiter.tryAcquire()),
-    reserve: (permits?: Permits) => later("reserve", () => limiter.reserve(permits)),
-    decide: (permits?: Permits) => later("decide", () => limiter.decide(permits)),
-    peek: (permits?: Permits) => later("peek", () => limiter.peek(permits)),
-    charge: (permits) => later("charge", () => limiter.charge(permits)),
-    refund: (permits) => later("refund", () => limiter.refund(permits)),
-    pause: (ms) => later("pause", () => limiter.pause(ms)),
-    reset: () => later("reset", () => limiter.reset()),
-    update: (policies) => later("update", () => limiter.update(policies)),
-  };
-}
-
 function world() {
   const clock = new FakeClock();
-  const one = Limiters.create(window(3), { clock });
-  const two = Limiters.create(window(3), { clock });
-  const pace = Limiters.create(smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 }), { clock });
+  const one = Limiter.create(window(3), { clock });
+  const two = Limiter.create(window(3), { clock });
+  const pace = Limiter.create(smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 }), { clock });
   const left = () => [one.peek().remaining, two.peek().remaining];
   return { clock, one, two, pace, left };
 }
@@ -83,7 +58,7 @@ test("the same limiter twice: one free permit is not enough", async () => {
   two.charge(2);
   assert.not(allOf(one, two, two).tryAcquire());
   assert.equal(left(), [3, 1]);
-  const line = Limiters.create(leakyBucket({ permitsPerSecond: 1, capacity: 2 }), { clock });
+  const line = Limiter.create(leakyBucket({ permitsPerSecond: 1, capacity: 2 }), { clock });
   line.tryAcquire();
   assert.not(await allOf(one, line, line).tryAcquire(1, 1500), "2000 ms for the second");
   line.reserve();
@@ -113,7 +88,7 @@ test("an error in one of several steps gives back what the other limiters took",
   const throwing = { ...foreign(two), decide: broken };
   assert.match(`${await failure(() => allOf(foreign(one), throwing).tryAcquire())}`, "broken");
   assert.equal(left(), [3, 3], "an error that is thrown synchronously");
-  const full = Limiters.create(window(1));
+  const full = Limiter.create(window(1));
   full.tryAcquire();
   const blind = { ...foreign(two), peek: broken };
   assert.not(
@@ -129,6 +104,85 @@ test("a local limiter that runs out meanwhile: the others get their permits back
   const answers = await Promise.all([1, 2, 3].map(() => limiter.tryAcquire()));
   assert.is(answers.filter(Boolean).length, 1);
   assert.equal(left(), [0, 2]);
+});
+
+for (const [what, free, verbs] of [
+  ["one that grants", [3], "decide"],
+  ["two that grant", [3, 3], "peek peek decide decide"],
+  ["two of which the first refuses", [0, 3], "peek peek"],
+  ["two of which the last refuses", [3, 0], "peek peek"],
+] as const) {
+  for (const withLocal of [false, true]) {
+    test(`what is asked of limiters elsewhere: ${what}${withLocal ? ", beside a local one" : ""}`, async () => {
+      const { two: local } = world();
+      const limiters = free.map((left) =>
+        Limiter.create(window(3 + left), { clock: new FakeClock() }),
+      );
+      for (const limiter of limiters) limiter.tryAcquire(3);
+      const asked: string[] = [];
+      const others = limiters.map((limiter) => foreign(limiter, (verb) => void asked.push(verb)));
+      const passes = await allOf(...(withLocal ? [local] : []), ...others).tryAcquire();
+      assert.equal([passes, asked.join(" ")], [verbs.endsWith("decide"), verbs]);
+      const taken = Number(passes);
+      assert.equal(
+        [local, ...limiters].map((limiter) => limiter.peek().remaining),
+        [withLocal ? 3 - taken : 3, ...free.map((left) => left - taken)],
+      );
+    });
+  }
+}
+
+/** A store whose keys turn out to be in slots of their own when two of them are used in one step. */
+function scattered(clock: FakeClock) {
+  const inner = memoryStore({ clock });
+  const steps: string[] = [];
+  let isKnown = false;
+  const store: Store & CombiningStore = {
+    run: inner.run.bind(inner),
+    breakerOf: inner.breakerOf.bind(inner),
+    location: (key) => ({
+      ...inner.location(key),
+      store,
+      get slot() {
+        return isKnown ? key : "";
+      },
+    }),
+    runTogether: async (verb, parts) => {
+      steps.push(`${verb} ${parts.length}`);
+      isKnown = parts.length > 1 || isKnown;
+      if (parts.length > 1) throw new Error("CROSSSLOT");
+      return inner.runTogether(verb, parts);
+    },
+  };
+  return { store, steps };
+}
+
+test("limiters of one store that turn out to be in several slots are asked one by one", async () => {
+  const clock = new FakeClock();
+  const { store, steps } = scattered(clock);
+  const limiters = ["one", "two"].map((name) =>
+    StoreLimiter.create(store, name, window(3), { clock }),
+  );
+  const limiter = allOf(...limiters);
+  const oneByOne = ["peek 1", "peek 1", "take 1", "take 1"];
+  for (const expected of [["take 2", ...oneByOne], oneByOne]) {
+    assert.is(await limiter.tryAcquire(), true);
+    assert.equal(steps.splice(0), expected);
+  }
+  const left = await Promise.all(limiters.map((each) => each.peek()));
+  assert.equal(
+    left.map(({ remaining }) => remaining),
+    [1, 1],
+  );
+});
+
+test("a refusal here reports the longest wait of all", async () => {
+  const { clock, one } = world();
+  one.charge(3);
+  const hour = Limiter.create(fixedWindow({ limit: 1, windowMs: 3_600_000 }), { clock });
+  hour.charge(1);
+  const { allowed, waitMs } = await allOf(one, foreign(hour)).decide();
+  assert.equal([allowed, waitMs], [false, 3_600_000]);
 });
 
 test("an abort between two steps leaves nothing behind", async () => {
@@ -159,10 +213,10 @@ test("a foreign limiter that promises a later instant than its peek showed", asy
   assert.not(await allOf(one, other).tryAcquire(1, 500));
   assert.not(await allOf(one, other).tryAcquire(1, 1500));
   assert.equal([left()[0], pace.peek().waitMs], [3, 2000], "its reservation is given back");
-  const line = Limiters.create(leakyBucket({ permitsPerSecond: 1, capacity: 1 }), { clock });
+  const line = Limiter.create(leakyBucket({ permitsPerSecond: 1, capacity: 1 }), { clock });
   for (let i = 0; i < 2; i++) line.reserve();
   assert.instance(await failure(() => allOf(one, foreign(line)).reserve()), QueueFullError);
-  const fast = Limiters.create(gcra({ limit: 9, periodMs: 1000 }), { clock });
+  const fast = Limiter.create(gcra({ limit: 9, periodMs: 1000 }), { clock });
   assert.not(await allOf(foreign(fast), other).tryAcquire(1, 2500));
   assert.is(fast.peek().remaining, 9, "permits that could be used at once are given back too");
 });

@@ -1,6 +1,5 @@
 import FakeTimers from "@sinonjs/fake-timers";
 import fc from "fast-check";
-import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import {
   allOf,
@@ -15,14 +14,10 @@ import {
   QueueFullError,
   smoothBursty,
 } from "../../src/index.ts";
-import { LimiterClosedError, RedisLimiter } from "../../src/redis/index.ts";
-import { StoreLimiter } from "../../src/store.ts";
+import { LimiterClosedError, StoreLimiter } from "../../src/store.ts";
 import { FakeClock, memoryStore } from "../../src/testing/index.ts";
 import { onHand } from "../support/limiter/remote.ts";
 import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
-import { PATIENT } from "../support/patient.ts";
-import { redisServer } from "../support/programs/redis-server.ts";
-import { freshUrl } from "../support/redis/server.ts";
 import { runs, suite } from "../support/suite.ts";
 
 const window = (limit: number, windowMs = 1000) => fixedWindow({ limit, windowMs });
@@ -85,7 +80,13 @@ test("a decision names the binding limiter and lists all of them", () => {
     Object.values(policies).map(({ remaining }) => remaining),
     [2, 1, 0],
   );
-  assert.is(allOf(common, users.for("a")).peek().policy, "user", "1 of 2 is less than 2 of 3");
+  const ofUser = users.for("a");
+  for (const both of [allOf(common, ofUser), allOf(ofUser, common)]) {
+    assert.is(both.peek().policy, "user", "1 of 2 is less than 2 of 3");
+  }
+  const again = Limiter.create({ again: window(3) }, { clock: new FakeClock() });
+  again.charge(1);
+  assert.is(allOf(common, again).peek().policy, "default", "of equal ones the first");
 });
 
 test("an unlimited limiter is never the scarcest", () => {
@@ -97,6 +98,12 @@ test("an unlimited limiter is never the scarcest", () => {
   assert.is(allOf(open, common).peek().limit, 3);
   open.pause(10);
   assert.is(allOf(open, common).peek().limit, Infinity);
+  common.pause(10);
+  assert.is(
+    allOf(open, common).peek().limit,
+    Infinity,
+    "as scarce as the other one while it is paused",
+  );
 });
 
 test("a waiter goes when the last of the limiters permits it", async () => {
@@ -229,6 +236,7 @@ test("a combination of combinations answers at once", () => {
 test("allOf refuses arguments that are no limiters", () => {
   assert.throws(() => allOf(), /allOf needs a limiter/);
   assert.throws(() => allOf(inProcess().slow, {} as LocalLimiter), /argument 2 must be a limiter/);
+  assert.throws(() => allOf("a" as unknown as LocalLimiter), /argument 1 must be a limiter/);
   assert.throws(() => allOf(null as unknown as LocalLimiter), /argument 1 must be a limiter/);
   const keyed = KeyedLimiter.create(smoothBursty({ permitsPerSecond: 1 }));
   assert.throws(() => allOf(keyed as unknown as LocalLimiter), /use limiter.for\(key\)/);
@@ -306,49 +314,6 @@ test("a request that names its limiter twice does not get the last permit twice"
 test.run();
 
 const elsewhere = suite("all of several limiters on stores");
-let redis: Redis;
-
-elsewhere.before(async () => {
-  await redisServer();
-  redis = new Redis(await freshUrl());
-});
-
-elsewhere.after(() => {
-  redis.disconnect();
-});
-
-elsewhere(
-  "limiters of one Redis share one script call; a refusal gives everything back",
-  async () => {
-    let calls = 0;
-    const client = new Proxy(redis, {
-      get: (target, name) => {
-        if (name === "evalsha") calls += 1;
-        const value = Reflect.get(target, name);
-        return typeof value === "function" ? value.bind(target) : value;
-      },
-    });
-    const hour = (limit: number) => window(limit, 3_600_000);
-    const common = RedisLimiter.create(client, "common", hour(3), PATIENT);
-    const users = RedisLimiter.create(client, "users", { user: hour(2) }, PATIENT);
-    const limiter = allOf(common, users.for("a"));
-    assert.ok(await limiter.tryAcquire());
-    calls = 0;
-    assert.ok(await limiter.tryAcquire());
-    assert.is(calls, 1);
-    assert.not(await limiter.tryAcquire());
-    assert.is((await common.peek()).remaining, 1);
-    const decision = await limiter.decide();
-    assert.equal([decision.allowed, decision.policy], [false, "user"]);
-    assert.equal([(await common.peek()).remaining, decision.remaining], [1, 0]);
-    const other = await allOf(common, users.for("b")).decide();
-    assert.equal(
-      [other.allowed, other.waitMs, other.remaining, other.policy],
-      [true, 0, 0, "default"],
-    );
-    assert.is((await allOf(common, users.for("b")).peek()).allowed, false);
-  },
-);
 
 elsewhere("local limiters and limiters on a store together", async () => {
   const { clock, common } = inProcess();
@@ -425,6 +390,78 @@ elsewhere("an unavailable store takes nothing from the local limiters", async ()
     assert.match(`${await failure(verb)}`, "gone", `${verb}`);
     await turn();
     assert.is(common.peek().remaining, 3, `${verb}`);
+  }
+  for (const verb of [() => limiter.pause(5), () => limiter.reset()]) {
+    assert.match(`${await failure(verb)}`, "gone", `${verb}`);
+  }
+});
+
+elsewhere("a store that is away does not hide why a local limiter refuses", async () => {
+  const { clock, slow } = inProcess({ maxWaiting: 0 });
+  slow.charge(1);
+  const there = onHand(window(5), { clock });
+  there.store.away = new Error("gone");
+  const refused = await failure(() => allOf(there.limiter, slow).reserve());
+  assert.instance(refused, QueueFullError);
+});
+
+elsewhere("a call waits for a store that is away no longer than it may", async () => {
+  const timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  const advance = async (ms: number) => {
+    await timers.tickAsync(ms);
+    await turn();
+    await turn();
+  };
+  try {
+    const store = memoryStore();
+    const shared = StoreLimiter.create(store, "shared", window(5), { whenUnavailable: "wait" });
+    store.fail();
+    for (const [limiter, none] of [
+      [allOf(shared), false],
+      [allOf(shared, ConcurrencyLimiter.create(1)), undefined],
+    ] as const) {
+      const controller = new AbortController();
+      const { signal } = controller;
+      const ended: unknown[] = [];
+      const note = (call: unknown) =>
+        Promise.resolve(call).then(
+          (value) => ended.push(value),
+          ({ message }) => ended.push(message),
+        );
+      void note(limiter.tryAcquire());
+      void note(limiter.tryAcquire({ timeoutMs: 50 }));
+      void note(limiter.tryAcquire({ signal }));
+      void note(limiter.acquire(1, { signal }));
+      await advance(1);
+      assert.equal(ended, [none]);
+      await advance(48);
+      assert.equal(ended, [none]);
+      await advance(1);
+      assert.equal(ended, [none, none]);
+      await advance(500);
+      controller.abort(new Error("enough"));
+      await advance(0);
+      assert.equal(ended, [none, none, "enough", "enough"]);
+    }
+    for (const isFreed of [true, false]) {
+      const slots = ConcurrencyLimiter.create(1);
+      const lease = slots.tryAcquire();
+      const ended: unknown[] = [];
+      void allOf(shared, slots)
+        .tryAcquire({ timeoutMs: 50 })
+        .then((none) => ended.push(none));
+      await advance(30);
+      if (isFreed) lease?.release();
+      await advance(19);
+      assert.equal(ended, []);
+      await advance(1);
+      assert.equal(ended, [undefined], `${isFreed}`);
+    }
+    const closed = shared.close();
+    await advance(1000);
+    await closed;
+  } finally {
+    timers.uninstall();
   }
 });
 

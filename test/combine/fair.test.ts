@@ -1,7 +1,15 @@
 /** Fair limiters on a store in a combination: whose turn it is, and which share pays. */
 import * as assert from "uvu/assert";
 import { reserveAwaited } from "../../src/api/reserve-awaited.ts";
-import { allOf, fairShares, RateLimiter, smoothBursty, takeFromAll } from "../../src/index.ts";
+import {
+  allOf,
+  fairShares,
+  fixedWindow,
+  type Policy,
+  RateLimiter,
+  smoothBursty,
+  takeFromAll,
+} from "../../src/index.ts";
 import type { RemoteLimiter } from "../../src/remote/remote-limiter.ts";
 import { casStore, StoreLimiter } from "../../src/store.ts";
 import type { Store } from "../../src/stores/store.ts";
@@ -12,9 +20,11 @@ import { suite } from "../support/suite.ts";
 
 const test = suite("fair limiters on a store in a combination");
 
+const hourly = fixedWindow({ limit: 1, windowMs: 3_600_000 });
+const policy = smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 });
+
 /** A fair limiter of 10 a second on a store, combined with one in this process. */
 function world(clock = new FakeClock(), store: Store = memoryStore({ clock })) {
-  const policy = smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 });
   const fair = StoreLimiter.create(store, "shared", policy, { clock, order: fairShares() });
   const other = RateLimiter.create(1000, { clock });
   const order: string[] = [];
@@ -120,6 +130,47 @@ test("a combination overtakes no caller that waits in this process", async () =>
   await clock.advance(1000);
   assert.equal(order.slice().sort().join(""), "aaaaaaaab");
   assert.ok(order.indexOf("b") < 6, order.join(""));
+});
+
+/** As `world`, with four callers that wait, and a store whose state another process has reset. */
+async function behindOthers() {
+  const clock = new FakeClock();
+  const store = memoryStore({ clock });
+  const own = world(clock, store);
+  const create = (name: string, limit: Policy) =>
+    StoreLimiter.create(store, name, limit, { clock });
+  const [elsewhere, beside] = [create("shared", policy), create("beside", hourly)];
+  await own.fair.acquire(1, { share: "c" });
+  for (let i = 0; i < 4; i++) own.call(own.fair, "a");
+  await clock.advance(0);
+  await elsewhere.reset();
+  return { ...own, elsewhere, beside };
+}
+
+test("while others go first nothing is taken, although the store would grant it", async () => {
+  const { fair, elsewhere, beside } = await behindOthers();
+  const { allowed, results } = await takeFromAll([{ limiter: fair }, { limiter: beside }]);
+  assert.equal([allowed, results.map((result) => result?.allowed)], [false, [false, true]]);
+  assert.equal([results[0]?.decision.allowed, results[0]?.decision.waitMs], [false, 100]);
+  assert.equal([(await elsewhere.peek()).waitMs, (await beside.peek()).remaining], [0, 1]);
+});
+
+test("a request that accepts a wait is booked at once, although others go first", async () => {
+  const { fair, elsewhere } = await behindOthers();
+  const { allowed, results } = await takeFromAll([{ limiter: fair, timeoutMs: 1000 }]);
+  assert.equal([allowed, results[0]?.reservation?.waitMs], [true, 0]);
+  assert.is((await elsewhere.peek()).waitMs, 100);
+  const late = await takeFromAll([{ limiter: fair, permits: 9, timeoutMs: 50 }]);
+  assert.equal([late.allowed, late.results[0]?.decision.waitMs], [false, 100]);
+});
+
+test("a fair limiter that another refusal leaves untouched says that it would pass", async () => {
+  const { clock, store, fair } = world();
+  const beside = StoreLimiter.create(store, "beside", hourly, { clock });
+  await beside.acquire();
+  const { allowed, results } = await takeFromAll([{ limiter: fair }, { limiter: beside }]);
+  assert.equal([allowed, results.map((result) => result?.allowed)], [false, [true, false]]);
+  assert.is(results[0]?.decision.allowed, true);
 });
 
 test("a limiter that is optional is charged out of turn, and the others decide", async () => {

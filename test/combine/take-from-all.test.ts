@@ -10,9 +10,10 @@ import {
   type PermitsExceedCapacityError,
   takeFromAll,
 } from "smooth-limiter";
-import { StoreLimiter } from "smooth-limiter/store";
+import { StoreLimiter, StoreUnavailableError } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import { failure } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
 
 const HOUR = 3_600_000;
@@ -100,8 +101,38 @@ test("limiters of a store answer with a promise; an optional one that cannot be 
   assert.equal([(await shared.peek()).remaining, local.peek().remaining], [5, 5]);
 
   await shared.close();
-  const { allowed, results } = await ask(true);
+  const { allowed, results, undo } = await ask(true);
   assert.equal([allowed, results.map((result) => result?.allowed)], [true, [true, undefined]]);
+  assert.is(local.peek().remaining, 4);
+  await undo();
+  assert.is(local.peek().remaining, 5, "there is nothing to undo in the other one");
+});
+
+test("a store that cannot be asked fails the call if any limiter on it is not optional", async () => {
+  const store = memoryStore();
+  const policy = fixedWindow({ limit: 5, windowMs: HOUR });
+  const [one, two] = ["one", "two"].map((name) => StoreLimiter.create(store, name, policy)) as [
+    StoreLimiter,
+    StoreLimiter,
+  ];
+  store.fail();
+  const requests = [{ limiter: one, optional: true }, { limiter: two }];
+  assert.instance(await failure(() => takeFromAll(requests)), StoreUnavailableError);
+  await Promise.all([one.close(), two.close()]);
+});
+
+test("any number of limiters", () => {
+  const requests = Array.from({ length: 20 }, () => ({ limiter: hourly(5) }));
+  assert.is(takeFromAll(requests).allowed, true);
+  const limiter = hourly(5);
+  const rows: [wrong: object, error: RegExp][] = [
+    [{}, /requests\[20\]\.limiter must be a rate limiter/],
+    [{ limiter, timeoutMs: -1 }, /requests\[20\]\.timeoutMs must be .* got -1/],
+    [{ limiter, optional: 1 }, /requests\[20\]\.optional must be true or false/],
+  ];
+  for (const [wrong, error] of rows) {
+    assert.throws(() => takeFromAll([...requests, wrong as { limiter: Limiter }]), error);
+  }
 });
 
 test("combinations and tables of keys are limiters too", () => {

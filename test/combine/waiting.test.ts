@@ -8,10 +8,12 @@ import {
   gcra,
   KeyedLimiter,
   Limiter,
+  QueueFullError,
   RateLimiter,
   smoothBursty,
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
+import { foreign } from "../support/limiter/foreign.ts";
 import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
 import { runs, suite } from "../support/suite.ts";
 
@@ -139,7 +141,20 @@ places("release returns the place; the permits stay used", () => {
   limiter.tryAcquire()?.[Symbol.dispose]();
   assert.is(limiter.tryAcquire(), undefined, "no permit left");
   assert.equal([running.active, running.stats.granted], [1, 3], "and no place is taken");
+  assert.equal([running.stats.refused, pace.stats.refused], [1, 1]);
 });
+
+places(
+  "a refusal counts at each limiter that is a reason for it, with a time-out of 0 too",
+  async () => {
+    const { running, pace, limiter } = world();
+    pace.tryAcquire(3);
+    running.tryAcquire(2);
+    assert.is(limiter.tryAcquire(), undefined);
+    assert.is(await limiter.tryAcquire({ timeoutMs: 0 }), undefined);
+    assert.equal([running.stats.refused, pace.stats.refused], [2, 2]);
+  },
+);
 
 places("takes a place only when it also gets its permits", async () => {
   const { clock, running, pace, limiter } = world();
@@ -182,7 +197,7 @@ places("tryAcquire with a time-out waits for the place, then for the permits", a
   const tooLate = watch(clock, limiter.tryAcquire(1, 50));
   const fourth = watch(clock, limiter.tryAcquire(1, 1000));
   await clock.advance(100);
-  assert.equal([tooLate.at, tooLate.value], [50, undefined]);
+  assert.equal([tooLate.at, tooLate.value, tooLate.error], [50, undefined, undefined]);
   first?.release();
   await clock.advance(0);
   assert.is(third.at, 100);
@@ -201,6 +216,7 @@ places("tryAcquire with a time-out waits for the place, then for the permits", a
 
 places("the time-out covers the wait for the place and the wait for the permits", async () => {
   const { clock, running, pace, limiter } = world();
+  await clock.advance(5000);
   pace.tryAcquire(3);
   const leases = [running.tryAcquire(), running.tryAcquire()];
   const waiting = watch(clock, limiter.tryAcquire(1, 1050));
@@ -208,12 +224,52 @@ places("the time-out covers the wait for the place and the wait for the permits"
   await clock.advance(60);
   for (const lease of leases) lease?.release();
   await clock.advance(0);
-  assert.equal([short.at, short.value], [60, undefined], "the window opens too late");
-  assert.is(running.active, 0);
+  const { at, value, error } = short;
+  assert.equal([at, value, error], [5060, undefined, undefined], "the window opens too late");
+  assert.equal([running.active, pace.stats.refused, pace.stats.cancelled], [0, 1, 0]);
   await clock.advance(1000);
-  assert.is(waiting.at, 1000);
+  assert.is(waiting.at, 6000);
   waiting.value?.release();
   assert.equal([running.active, pace.peek().remaining], [0, 2]);
+});
+
+places(
+  "a caller that waits for a place leaves with its signal, or if no more may wait",
+  async () => {
+    const { clock, running, pace, limiter } = world();
+    const leases = [running.tryAcquire(), running.tryAcquire()];
+    const controller = new AbortController();
+    const { signal } = controller;
+    const waiting = [
+      watch(clock, limiter.acquire(1, { signal })),
+      watch(clock, limiter.tryAcquire({ signal })),
+    ];
+    await clock.advance(10);
+    assert.is(running.waiting, 2);
+    controller.abort(new Error("enough"));
+    await clock.advance(0);
+    for (const { at, error } of waiting) assert.equal([at, `${error}`], [10, "Error: enough"]);
+    assert.equal([running.waiting, pace.peek().remaining], [0, 3]);
+    for (const lease of leases) lease?.release();
+    const strict = ConcurrencyLimiter.create(1, { clock, maxWaiting: 0 });
+    strict.tryAcquire();
+    const full = allOf(strict, pace);
+    assert.instance(await failure(() => full.acquire()), QueueFullError);
+    assert.is(await full.tryAcquire(1, 5), undefined);
+    assert.is(pace.peek().remaining, 3);
+  },
+);
+
+places("permits that are promised too late are given back, and the place is free", async () => {
+  const { clock, running } = world();
+  const pace = RateLimiter.create(1, { clock, burstSeconds: 0 });
+  pace.tryAcquire();
+  const hope = async () => ({ ...pace.peek(), waitMs: 100 });
+  const hopeful = { ...foreign(pace), peek: hope, decide: hope };
+  const tried = watch(clock, allOf(running, hopeful).tryAcquire(1, 500));
+  await clock.advance(0);
+  assert.equal([tried.at, tried.value, tried.error], [0, undefined, undefined]);
+  assert.equal([running.active, pace.peek().waitMs], [0, 1000]);
 });
 
 places("a wait with a time-out that ends in an error leaves nothing behind", async () => {
@@ -229,7 +285,15 @@ places("a wait with a time-out that ends in an error leaves nothing behind", asy
   assert.equal([running.active, `${waiting.error}`], [0, "Error: enough"]);
   assert.match(`${await failure(() => limiter.tryAcquire({ signal }))}`, "enough");
   assert.match(`${await failure(() => limiter.tryAcquire({ timeout: 5 } as never))}`, "timeoutMs");
-  assert.match(`${await failure(() => limiter.tryAcquire("5" as never))}`, "slots must be");
+  for (const verb of [
+    () => limiter.tryAcquire("5" as never),
+    () => limiter.tryAcquire(0),
+    () => limiter.tryAcquire(0, 0),
+    () => limiter.tryAcquire(0, 5),
+    () => limiter.acquire(0),
+  ]) {
+    assert.match(`${await failure(verb)}`, "slots must be", `${verb}`);
+  }
   await clock.advance(1000);
   assert.is(pace.peek().remaining, 3);
   const none = watch(clock, allOf(running).tryAcquire(1, 5));
@@ -237,39 +301,57 @@ places("a wait with a time-out that ends in an error leaves nothing behind", asy
   assert.equal([none.at, running.active], [1010, 1]);
 });
 
-places("a caller that loses out again and again keeps its place", async () => {
-  const clock = new FakeClock();
-  const running = ConcurrencyLimiter.create(2, { clock });
-  const pace = RateLimiter.create(10, { clock, burstSeconds: 0 });
-  const limiter = allOf(running, pace);
-  let isOver = false;
-  const holdPlaces = async () => {
-    while (!isOver) {
-      const lease = await running.acquire();
-      await new Promise<void>((resolve) => void clock.wakeAt(clock.now() + 70, resolve));
-      lease.release();
+for (const [lacks, fastOnes] of [
+  ["a place", 0],
+  ["a permit", 0],
+  ["a permit", 1],
+] as const) {
+  const title = `a caller that lacks ${lacks} and loses out again and again keeps its place, and no permit`;
+  places(`${title}${fastOnes > 0 ? ", beside a limiter that never refuses" : ""}`, async () => {
+    const clock = new FakeClock();
+    const running = ConcurrencyLimiter.create(2, { clock });
+    const pace = RateLimiter.create(10, { clock, burstSeconds: 0 });
+    const fast = Array.from({ length: fastOnes }, () => RateLimiter.create(1e6, { clock }));
+    const limiter = allOf(running, pace, ...fast);
+    const uses: number[] = [];
+    const used = () => void uses.push(clock.now());
+    let isOver = false;
+    const holdPlaces = async () => {
+      while (!isOver) {
+        const lease = await running.acquire();
+        await new Promise<void>((resolve) => void clock.wakeAt(clock.now() + 70, resolve));
+        lease.release();
+      }
+    };
+    const usePermits = async () => {
+      while (!isOver) await pace.acquire().then(used);
+    };
+    const five = [1, 2, 3, 4, 5];
+    const crowd = lacks === "a place" ? five.map(holdPlaces) : [];
+    crowd.push(...five.map(usePermits));
+    const leases = Array.from({ length: 3 }, () => {
+      const waiting = limiter.acquire();
+      void waiting.then((lease) => {
+        used();
+        lease.release();
+      });
+      return watch(clock, waiting);
+    });
+    if (lacks === "a permit") crowd.push(...five.map(holdPlaces));
+    for (let i = 0; i < 3000 && leases.some(({ at }) => at === undefined); i++) {
+      await clock.advance(10);
     }
-  };
-  const usePermits = async () => {
-    while (!isOver) await pace.acquire();
-  };
-  const crowd = [...[1, 2, 3, 4, 5].map(holdPlaces), ...[1, 2, 3, 4, 5].map(usePermits)];
-  let most = 0;
-  const leases = Array.from({ length: 3 }, () => {
-    const waiting = limiter.acquire();
-    void waiting.then((lease) => lease.release());
-    return watch(clock, waiting);
+    assert.ok(leases.every(({ at }) => at !== undefined));
+    isOver = true;
+    await clock.advance(5000);
+    await Promise.all(crowd);
+    assert.is(running.active, 0);
+    // a permit that was kept would be used out of step
+    uses.forEach((at, i) => {
+      assert.ok(i === 0 || at - Number(uses[i - 1]) > 99.9, `${uses}`);
+    });
   });
-  for (let i = 0; i < 3000 && leases.some(({ at }) => at === undefined); i++) {
-    await clock.advance(10);
-    most = Math.max(most, running.active);
-  }
-  assert.ok(leases.every(({ at }) => at !== undefined));
-  isOver = true;
-  await clock.advance(5000);
-  await Promise.all(crowd);
-  assert.is(running.active, 0);
-});
+}
 
 places("no caller holds a place while it waits, whatever the jobs, rates and places", async () => {
   const jobs = fc.array(fc.constantFrom(0, 1, 20, 90, 110, 300), { minLength: 1, maxLength: 40 });

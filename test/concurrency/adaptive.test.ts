@@ -241,6 +241,9 @@ test("in a combination the call is measured from when all limiters let it go", a
   lease.overloaded();
   const [{ startedMs, endedMs, isOverload }] = calls as [EndedCall];
   assert.equal([endedMs - startedMs, isOverload, calls.length], [20, true, 1]);
+  await clock.advance(1000);
+  both.tryAcquire()?.ignore();
+  assert.equal([limiter.active, calls.length], [0, 1]);
 });
 
 test("a combination that gives its slots back while it waits teaches nothing", async () => {
@@ -250,6 +253,17 @@ test("a combination that gives its slots back while it waits teaches nothing", a
   assert.is(allOf(limiter, rate).tryAcquire(), undefined);
   const lease = allOf(limiter, rate).acquire(1, { signal: AbortSignal.abort() });
   await failure(() => lease);
+  assert.equal(calls, []);
+  const held = limiter.tryAcquire(2);
+  const controller = new AbortController();
+  const waiting = allOf(limiter, rate).acquire(1, { signal: controller.signal });
+  await clock.advance(0);
+  rate.charge(5);
+  held?.ignore();
+  await clock.advance(0);
+  assert.equal([limiter.active, limiter.waiting], [0, 0]);
+  controller.abort();
+  await failure(() => waiting);
   assert.equal(calls, []);
 });
 

@@ -173,12 +173,14 @@ both("every verb takes the share", async () => {
 both("a combination without a fair limiter refuses a share, with places too", async () => {
   const { other } = busy();
   const share = { share: "a" };
-  assert.match(
-    String(await failure(() => allOf(other).acquire(1, share))),
-    /order: fairShares\(\)/,
-  );
+  for (const given of [share, { weight: 2 }, { priority: "high" }]) {
+    const refused = await failure(() => allOf(other).acquire(1, given));
+    assert.match(String(refused), /order: fairShares\(\)/);
+  }
   const leasing = allOf(other, ConcurrencyLimiter.create(1));
   assert.match(String(await failure(() => leasing.acquire(1, share))), /order: fairShares\(\)/);
+  const now = { ...share, timeoutMs: 0 };
+  assert.match(String(await failure(() => leasing.tryAcquire(now))), /order: fairShares\(\)/);
 });
 
 both("a caller of a combination is not dropped to make room", async () => {
@@ -226,7 +228,20 @@ both("tryAcquire with a time: the share goes to the limiters that are fair", asy
   await clock.advance(0);
   assert.is(waiting.at, 110);
   waiting.value?.release();
-  assert.is(places.active, 0);
+  const plain = ConcurrencyLimiter.create(1, { clock });
+  (await allOf(other, places, plain).acquire(1, { share: "a" })).release();
+  assert.equal([places.active, plain.active], [0, 0]);
+});
+
+both("a caller with a time-out keeps the instant by which it was let wait", async () => {
+  const { clock, rate, order, note } = busy();
+  const limiter = allOf(rate, ConcurrencyLimiter.create(9, { clock }));
+  for (let i = 0; i < 3; i++) void rate.acquire(1, { share: "a" }).then(note("a"));
+  const timed = watch(clock, limiter.tryAcquire({ share: "a", timeoutMs: 450 }));
+  await clock.advance(0);
+  for (let i = 0; i < 4; i++) void rate.acquire(1, { share: "b" }).then(note("b"));
+  await clock.advance(1000);
+  assert.equal([timed.at, order.length], [400, 7]);
 });
 
 both("a fair limiter with keys takes a share in a combination", async () => {

@@ -256,6 +256,22 @@ test("a time-out that is too short is refused at once, by the place in the fair 
   assert.is(other.value, true);
 });
 
+test("a caller that will be refused, because it is late, counts for no caller behind it", async () => {
+  for (const [order, others, options] of [
+    [fairShares(), 4, {}],
+    [fairShares({ priorities: ["high", "low"], agingMs: 450 }), 30, { priority: "high" }],
+  ] as const) {
+    const { clock, limiter, many, acquire } = busy({ order });
+    const late = watch(clock, limiter.tryAcquire(5, { timeoutMs: 250, share: "a" }));
+    many("a", 1);
+    many("b", others, 1, options);
+    const { waitMs } = limiter.peek(6, { share: "c" });
+    const call = acquire("c", 6);
+    await clock.advance(5000);
+    assert.equal([late.value, call.at], [false, waitMs]);
+  }
+});
+
 test("a new rate refuses the waiters that cannot be in time any more", async () => {
   const { clock, limiter, many } = busy();
   many("a", 2);
@@ -324,6 +340,96 @@ test("aging that is shorter than the interval makes priorities equal", async () 
   assert.equal(counts, [5, 5, 5]);
 });
 
+test("of priorities that have waited equally long the higher one goes first", async () => {
+  const { clock, order, many } = busy({
+    order: fairShares({ priorities: ["one", "two", "three"], agingMs: 450 }),
+  });
+  for (const priority of ["three", "two", "one"]) many(priority, 6, 1, { priority });
+  await clock.advance(700);
+  assert.equal(order, ["one", "one", "one", "one", "one", "two", "three"]);
+  await clock.advance(2000);
+});
+
+test("with aging peek says when a caller goes, and a reservation does not count for it", async () => {
+  for (const priority of ["high", "low"]) {
+    for (const reserves of [false, true]) {
+      const { clock, limiter, many, acquire } = busy({
+        order: fairShares({ priorities: ["high", "low"], agingMs: 450 }),
+      });
+      if (reserves) limiter.reserve(1, { priority: "high" });
+      many("a", 2, 1, { priority: "low" });
+      await clock.advance(10);
+      many("b", 30, 1, { priority: "high" });
+      const options = { priority, share: "c" };
+      const { waitMs } = limiter.peek(1, options);
+      const call = acquire("c", 1, options);
+      await clock.advance(5000);
+      assert.is(call.at, 10 + waitMs, `${priority} ${reserves}`);
+    }
+  }
+  const { clock, limiter, order, many } = busy({
+    order: fairShares({ priorities: ["high", "low"], agingMs: 5000 }),
+  });
+  many("low", 1, 1, { priority: "low" });
+  limiter.reserve(1, { priority: "high" });
+  await clock.advance(10);
+  many("high", 1, 1, { priority: "high" });
+  await clock.advance(1000);
+  assert.equal(order, ["high", "low"]);
+});
+
+test("priorities hold after hours without a call", async () => {
+  const { clock, limiter, order, many } = busy({
+    order: fairShares({ priorities: ["high", "low"], agingMs: 5000 }),
+  });
+  many("low", 1, 1, { priority: "low" });
+  await clock.advance(3_600_000);
+  limiter.tryAcquire();
+  await clock.advance(3_600_000);
+  limiter.charge(1);
+  many("low", 2, 1, { priority: "low" });
+  await clock.advance(10);
+  many("high", 1, 1, { priority: "high" });
+  await clock.advance(1000);
+  assert.equal(order, ["low", "high", "low", "low"]);
+});
+
+test("a request that would go first in the fair order does not go before a reservation", async () => {
+  const clock = new FakeClock();
+  const policy = tokenBucket({ capacity: 100, refill: 10, everyMs: 1000 });
+  const limiter = Limiter.create(policy, { clock, order: fairShares() });
+  limiter.tryAcquire(100);
+  assert.is(limiter.reserve(50, { share: "a" }).waitMs, 5000);
+  await clock.advance(1000);
+  assert.is(limiter.tryAcquire(5), false);
+  assert.is(limiter.peek(5, { share: "b" }).waitMs, 4500);
+});
+
+test("a debt is kept while others wait, and forgotten by the next call of an idle limiter", async () => {
+  const policy = tokenBucket({ capacity: 100, refill: 10, everyMs: 1000 });
+  for (const [waits, expected] of [
+    [true, ["free", "large", "debtor"]],
+    [false, ["debtor", "free"]],
+  ] as const) {
+    const clock = new FakeClock();
+    const limiter = Limiter.create(policy, {
+      clock,
+      order: fairShares({ priorities: ["high", "low"] }),
+    });
+    const order: string[] = [];
+    const acquire = (share: string, permits = 1) =>
+      void limiter.acquire(permits, { share }).then(() => order.push(share));
+    await limiter.acquire(80, { share: "debtor" });
+    if (waits) acquire("large", 30);
+    await limiter.acquire(10, { priority: "high", share: "fast" });
+    if (!waits) limiter.charge(10);
+    acquire("debtor");
+    acquire("free");
+    await clock.advance(10_000);
+    assert.equal(order, expected);
+  }
+});
+
 test("an overtaken head does not hold back a smaller request that could go now", async () => {
   const clock = new FakeClock();
   const policy = tokenBucket({ capacity: 100, refill: 10, everyMs: 1000 });
@@ -375,11 +481,39 @@ test("drop-oldest drops callers of the share that waits for most", async () => {
   await clock.advance(2000);
 });
 
+test("drop-oldest drops callers of the share that waits for most now, not of the one that did", async () => {
+  const { clock, many, acquire } = busy({ maxWaiting: 6, onFull: "drop-oldest" });
+  const b = many("b", 2);
+  const a = many("a", 4);
+  await clock.advance(0);
+  acquire("c");
+  await clock.advance(0);
+  assert.instance(a[0]?.error, QueueFullError);
+  // a and b alternate: b waits for none, then for three
+  await clock.advance(500);
+  const later = many("b", 3);
+  const c = many("c", 3);
+  await clock.advance(0);
+  assert.equal([a, later, c].flat().filter(({ error }) => error !== undefined).length, 2);
+  assert.instance(later[0]?.error, QueueFullError);
+  assert.is(b.at(-1)?.error, undefined);
+  await clock.advance(2000);
+});
+
 test("drop-oldest drops no reservation", async () => {
   const { clock, limiter } = busy({ maxWaiting: 2, onFull: "drop-oldest" });
   limiter.reserve(2, { share: "a" });
   assert.instance(await failure(() => limiter.acquire(1, { share: "b" })), QueueFullError);
   await clock.advance(1000);
+});
+
+test('callers without a share are those of the share ""', async () => {
+  const { clock, limiter, order, many } = busy();
+  many("", 1);
+  void limiter.acquire().then(() => order.push("none"));
+  many("b", 2);
+  await clock.advance(1000);
+  assert.equal(order, ["", "b", "none", "b"]);
 });
 
 test("callers without a share are a share of their own", async () => {

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import * as assert from "uvu/assert";
 import { FairEntry } from "../../src/fair/fair-entry.ts";
+import { heirOf } from "../../src/fair/heir-of.ts";
 import { Ranks } from "../../src/fair/ranks.ts";
 import { suite } from "../support/suite.ts";
 
@@ -55,5 +56,25 @@ test("a request is next exactly if it would be served first after it has joined"
   fc.assert(fc.property(steps, fc.constantFrom(Infinity, 3, 10), isExact), { numRuns: 500 });
   assert.ok(Math.min(isNextCount, isNotCount) > 500);
 });
+
+for (const [title, asked, others, inherits] of [
+  ["no other", [1, "a", 1], [], true],
+  ["one of another share", [1, "a", 1], [[1, "b", 1]], true],
+  ["one of its share and another priority", [1, "a", 1], [[0, "a", 1]], true],
+  ["one of its share and priority", [1, "a", 1], [[1, "a", 1]], false],
+  ["one that asked for more", [1, "a", 2], [], false],
+] as const) {
+  test(`who inherits the place of one that leaves, beside ${title}`, () => {
+    const memberOf = ([rank, share, permits]: readonly [number, string, number]): Member => ({
+      fairEntry: new FairEntry(rank, share, permits, 1),
+    });
+    const ranks = new Ranks<Member>(2, Infinity);
+    const next = memberOf([1, "a", 1]);
+    ranks.append(next, 0);
+    const leaving = memberOf(asked);
+    const heir = heirOf(leaving.fairEntry, ranks, [leaving, ...others.map(memberOf)]);
+    assert.is(heir, inherits ? next : undefined);
+  });
+}
 
 test.run();

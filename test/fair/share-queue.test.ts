@@ -161,4 +161,38 @@ test("a large request that leaves gives those behind it no more than the others"
   assert.is(names.join(""), "aabababababababababa");
 });
 
+test("a refund gives a share no more than it cost, however far the others have come", () => {
+  const queue = new ShareQueue<number>();
+  const append = (share: string) => queue.append(new FairEntry(0, share, 1, 1));
+  const charged = new FairEntry<number>(0, "a", 2, 1);
+  queue.charge(charged);
+  for (let i = 0; i < 20; i++) append("b");
+  for (let i = 0; i < 10; i++) queue.shift();
+  for (let i = 0; i < 5; i++) append("a");
+  queue.refund(charged);
+  const names = Array.from({ length: 9 }, () => queue.shift().name);
+  assert.is(names.join(""), "aaabababb");
+});
+
+for (const [served, remembered] of [
+  [1000, 1000],
+  [1001, 500],
+  [1500, 999],
+] as const) {
+  test(`of ${served} served shares the debts of ${remembered} are remembered, the largest`, () => {
+    const queue = new ShareQueue<number>();
+    const entryOf = (share: string, cost: number) => new FairEntry<number>(0, share, cost, 1);
+    for (let i = 0; i < served; i++) queue.append(entryOf(`served ${i}`, 5000 + i));
+    const waiting = entryOf("waiting", 10_000);
+    queue.append(waiting);
+    for (let i = 0; i < served; i++) queue.shift();
+    assert.is(queue.firstOf("waiting"), waiting);
+    // a share without a debt would be served before one that asks for more
+    const owes = (i: number) => !queue.isNext(entryOf(`served ${i}`, 1));
+    const debts = Array.from({ length: served }, (_, i) => owes(i));
+    assert.is(debts.filter(Boolean).length, remembered);
+    assert.is(debts.indexOf(true), served - remembered);
+  });
+}
+
 test.run();

@@ -288,6 +288,20 @@ test("with source maps, stack traces of both builds name files and lines of src"
   }
 });
 
+test("an uncaught error prints a line of code that fits on a terminal, not a whole file", () => {
+  const code = 'require("smooth-limiter").RateLimiter.create(0)';
+  const { status, stderr } = spawnSync(process.execPath, ["-e", code], {
+    cwd: consumer,
+    encoding: "utf8",
+  });
+  assert.is(status, 1);
+  assert.match(stderr, "RangeError: permitsPerSecond must be");
+  assert.equal(
+    stderr.split("\n").filter((line) => line.length > 400),
+    [],
+  );
+});
+
 test("its ES modules and its CommonJS build work together in one process", () => {
   run(consumer, process.execPath, "-C", "module", "both-builds.js");
 });

@@ -81,6 +81,18 @@ test("after 2^32 µs time counts from a later multiple, as soon as its owner can
   );
 });
 
+test("time that no queue owns yet stands still and goes on in the same way, and is never shifted", () => {
+  const clock = new SetClock();
+  const time = new MonotonicTime(clock);
+  const at = (micros: number) => {
+    clock.micros = micros;
+    return time.now();
+  };
+  const readings = [at(START + 1000), at(START + 400), at(START + 500)];
+  assert.equal(readings, [1005, 1005, 1105]);
+  assert.is(at(START + 2 ** 33), 2 ** 33 + 605);
+});
+
 test("a reading that is no time is an error, and changes nothing", () => {
   const { events, at } = started();
   for (const strange of [Number.NaN, Infinity, -Infinity]) {

@@ -218,12 +218,14 @@ late("a credit that is not used expires: credits never add up", async () => {
 });
 
 late("a credit does not last for hours", async () => {
-  const { clock, acquire, burst } = started(1000);
-  acquire();
-  await clock.wake(9);
-  for (const hours of [1, 2, 3, 30]) {
-    clock.ms = hours * 3_600_000;
-    assert.is(burst(), 1);
+  for (const hours of [[1, 2, 3, 30], [2]]) {
+    const { clock, acquire, burst } = started(1000);
+    acquire();
+    await clock.wake(9);
+    for (const hour of hours) {
+      clock.ms = hour * 3_600_000;
+      assert.is(burst(), 1);
+    }
   }
 });
 

@@ -56,8 +56,7 @@ export class PermitRule extends CompiledRule<Rule> implements PermitLimit<Rule> 
     const { limits } = this;
     if (this.#isSimple) {
       const limiter = limits.for(counted);
-      const isPlain = this.#isPlain && limiter !== undefined;
-      return { limit: this, actor: counted.value, cost, limiter, isPlain };
+      return { limit: this, actor: counted.value, cost, limiter, isPlain: this.#isPlain };
     }
     return new RuleCharge(this, counted, cost);
   }

@@ -100,13 +100,12 @@ export class RuleCharge implements Charge<RequestRule> {
     if (!settles) return undefined;
     const { cost, limiter } = this;
     const mayBlock = rule.block !== undefined;
-    const isOnCalendar = limits.calendarOf(this.#counted) !== undefined;
     const takenMs = limits.unixMs;
     if (mayBlock) limits.inFlight.begin(this.#key, cost);
     return (status) => {
       if (mayBlock) limits.inFlight.end(this.#key, cost);
-      // what was taken has left the limit by itself; a period of a calendar has a key of its own
-      const isGone = !isOnCalendar && limits.unixMs - takenMs >= resetMs;
+      // what was taken has left the limit by itself
+      const isGone = limits.unixMs - takenMs >= resetMs;
       // without a status the request stays counted: a client must not gain by disconnecting
       const isFree = status !== undefined && !counts(rule.count, status);
       const settle = () =>

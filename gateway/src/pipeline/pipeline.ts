@@ -12,12 +12,11 @@
  * Where the permits are refused, or asking for them fails, the slots are free again.
  */
 import {
-  type Decision,
+  type Limiter,
   type Reservation,
   type TakenFromAll,
   type TakeRequest,
   type TakeResult,
-  TooManyKeysError,
   takeFromAll,
 } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
@@ -68,7 +67,6 @@ export class Pipeline {
           verdictOf([...before, ...found], 0, present(charges)),
         ),
       );
-    if (slots.length === 0) return decide([]);
     return chain(all(lookAtSlots(slots, call)), (looked) => {
       const outcomes = present(looked);
       return outcomes.some(isRefusal) ? verdictOf(outcomes) : decide(outcomes);
@@ -82,15 +80,8 @@ export class Pipeline {
 
   /** Asks a single limit: requests for one key that arrive together share one look at its state on Redis. */
   #decideOne<R extends CountedRule>(charge: Charge<R>): MaybePromise<Verdict<R>> {
-    const { cost } = charge;
-    const limiter = charge.limiter as NonNullable<typeof charge.limiter>;
-    let decision: MaybePromise<Decision>;
-    try {
-      decision = limiter.decide(cost);
-    } catch (error) {
-      if (!(error instanceof TooManyKeysError)) throw error;
-      decision = withWait({ ...(limiter.peek(cost) as Decision), allowed: false });
-    }
+    const limiter = charge.limiter as Limiter;
+    const decision = limiter.decide(charge.cost);
     return decision instanceof Promise
       ? this.#inTime(decision).then((later) => verdictOfOne(charge, charge.read?.(later) ?? later))
       : verdictOfOne(charge, charge.read?.(decision) ?? decision);
@@ -183,7 +174,7 @@ export class Pipeline {
     before: readonly Outcome<R>[],
     call: CheckCall,
   ): MaybePromise<Verdict<R>> {
-    if (charges.length === 0) return before.length === 0 ? NO_RULE : verdictOf(before);
+    if (charges.length === 0) return verdictOf(before);
     const taken = takeFromAll(charges.map(requestOf));
     return chain(taken instanceof Promise ? this.#inTime(taken) : taken, (result) =>
       chain(this.#released(result, call.request), (waitedMs) => {
@@ -229,7 +220,7 @@ export class Pipeline {
 
 function requestOf({ limiter, cost, limit }: Charge): TakeRequest {
   return {
-    limiter: limiter as NonNullable<typeof limiter>,
+    limiter: limiter as Limiter,
     permits: cost,
     timeoutMs: limit.longestWaitMs,
     optional: limit.rule.mode === "shadow",
@@ -293,10 +284,8 @@ function lookAt<R extends CountedRule>(charge: Charge<R>): MaybePromise<Outcome<
   const { actor, limiter, cost, limit } = charge;
   const { rule } = limit;
   return chain(charge.closed?.(), (closed): MaybePromise<Outcome<R>> => {
-    if (closed !== undefined || limiter === undefined) {
-      return { rule, actor, allowed: false, decision: closed as Decision };
-    }
-    return chain(limiter.peek(cost), (found) => {
+    if (closed !== undefined) return { rule, actor, allowed: false, decision: closed };
+    return chain((limiter as Limiter).peek(cost), (found) => {
       const decision = charge.read?.(found) ?? found;
       const allowed = found.allowed || (limit.longestWaitMs > 0 && found.waitMs < Infinity);
       return { rule, actor, allowed, decision: allowed ? decision : withWait(decision) };

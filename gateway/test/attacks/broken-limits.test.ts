@@ -1,4 +1,4 @@
-import { fixedWindow, KeyedLimiter, Limiter } from "smooth-limiter";
+import { fixedWindow, KeyedLimiter } from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { runs, suite } from "../../../test/support/suite.ts";
@@ -76,37 +76,6 @@ for (const [name, limit] of Object.entries(BROKEN)) {
     }
   });
 }
-
-test("a limiter that never decides fails after timeoutMs, or maxWaitMs later, and holds no request", async () => {
-  for (const [maxWaitMs, lastMs] of [
-    [0, 100],
-    [50, 150],
-  ] as const) {
-    const clock = new FakeClock();
-    const hangs = { decide: () => never, peek: () => decision, reserve: () => never } as never;
-    const filter = limitRequests(hangs, { timeoutMs: 100, maxWaitMs, clock });
-    let said: unknown;
-    Promise.resolve(filter.check(request("/"))).catch((error: unknown) => {
-      said = error;
-    });
-    await clock.advance(lastMs - 1);
-    assert.is(said, undefined);
-    await clock.advance(1);
-    assert.is(String(said), `TimeoutError: no answer within ${lastMs} ms`);
-  }
-});
-
-test("the deadline of a limiter is not that of a request which waits for its permits", async () => {
-  const clock = new FakeClock();
-  const policy = fixedWindow({ limit: 1, windowMs: 1000, align: "first" });
-  const limiter = Limiter.create(policy, { clock });
-  const filter = limitRequests(limiter, { timeoutMs: 100, maxWaitMs: 5000, clock });
-  await filter.check(request("/"));
-  const waits = filter.check(request("/"));
-  limiter.pause(60_000);
-  await clock.advance(61_000);
-  assert.is((await waits).allowed, true);
-});
 
 test("without onError one warning reports a broken limit", async () => {
   const warned: string[] = [];

@@ -425,4 +425,36 @@ test("wrong arguments are refused with what is allowed", () => {
   rejects({ clock: {} }, /clock/);
 });
 
+test("a limiter that never decides fails after timeoutMs, or maxWaitMs later, and holds no request", async () => {
+  for (const [maxWaitMs, lastMs] of [
+    [0, 100],
+    [50, 150],
+  ] as const) {
+    const clock = new FakeClock();
+    const never = () => new Promise(() => {});
+    const hangs = { decide: never, peek: never, reserve: never } as never;
+    const filter = limitRequests(hangs, { timeoutMs: 100, maxWaitMs, clock });
+    let said: unknown;
+    Promise.resolve(filter.check(request("/"))).catch((error: unknown) => {
+      said = error;
+    });
+    await clock.advance(lastMs - 1);
+    assert.is(said, undefined);
+    await clock.advance(1);
+    assert.is(String(said), `TimeoutError: no answer within ${lastMs} ms`);
+  }
+});
+
+test("the deadline of a limiter is not that of a request which waits for its permits", async () => {
+  const clock = new FakeClock();
+  const policy = fixedWindow({ limit: 1, windowMs: 1000, align: "first" });
+  const limiter = Limiter.create(policy, { clock });
+  const filter = limitRequests(limiter, { timeoutMs: 100, maxWaitMs: 5000, clock });
+  await filter.check(request("/"));
+  const waits = filter.check(request("/"));
+  limiter.pause(60_000);
+  await clock.advance(61_000);
+  assert.is((await waits).allowed, true);
+});
+
 test.run();

@@ -29,7 +29,7 @@ export function limitedFetch(
   options: LimitedFetchOptions = {},
 ): typeof globalThis.fetch {
   const settings = checkLimitedFetchOptions(options);
-  if (typeof limiter !== "function") checkLimiter(limiter, "a limiter or a function");
+  if (typeof limiter !== "function") checkLimiter(limiter, "a rate limiter or a function");
   const gates = new WeakMap<Limiter, Gate>();
   const gateOf = (own: Limiter) => {
     const gate = gates.get(own) ?? new Gate(checkLimiter(own), settings);

@@ -1,18 +1,18 @@
 /**
  * A PQueue that starts its jobs at the pace of a limiter.
  *
- * A PQueue takes a job as soon as a place is free, and its queue cannot postpone this. But a paused PQueue
- * takes none. So the underlying PQueue is always paused. If a place is free and a job waits, permits are
+ * A PQueue takes a job as soon as a slot is free, and its queue cannot postpone this. But a paused PQueue
+ * takes none. So the underlying PQueue is always paused. If a slot is free and a job waits, permits are
  * reserved for the next job, whichever it will be. When they can be used, the PQueue is started, takes one
  * job, and is paused again while it takes it. The job is chosen at that moment: a job of high priority
- * that was added late goes first. A waiting job holds neither a place nor permits.
+ * that was added late goes first. A waiting job holds neither a slot nor permits.
  *
  * Permits are requested for the next jobs. They are given up when other jobs with other costs become the
- * next ones, and when no job can start: after a pause, a clear or an abort, or without a free place. For
+ * next ones, and when no job can start: after a pause, a clear or an abort, or without a free slot. For
  * the number of requests at a time see `PermitRequests`.
  *
  * Worked example with one permit a second and `concurrency` 1: A starts at 0 and runs for 300 ms, while B
- * and C wait. Until 300 ms no permit is reserved, because no place is free. Then one is reserved for B,
+ * and C wait. Until 300 ms no permit is reserved, because no slot is free. Then one is reserved for B,
  * for 1000 ms. At 500 ms D is added with a higher priority. At 1000 ms D starts.
  */
 import PQueue from "p-queue";
@@ -117,7 +117,7 @@ interface CreatedHeap {
  */
 export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   readonly #requests: PermitRequests;
-  readonly #line: CreatedHeap;
+  readonly #heap: CreatedHeap;
   readonly #full: FullQueue | undefined;
   readonly #isFair: boolean;
   #isPaused: boolean;
@@ -146,24 +146,24 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     checkBoolean("autoStart", autoStart);
     checkNumber("maxWaiting", maxWaiting, jobsAtLeastOne);
     checkOneOf("onFull", onFull, ON_FULL);
-    const line: CreatedHeap = { jobs: new JobHeap(), onTake() {} };
+    const heap: CreatedHeap = { jobs: new JobHeap(), onTake() {} };
     super({
       // `concurrency` as it is, since the versions differ on `undefined`; PQueue ignores our own options
       ...others,
       autoStart: false,
-      queueClass: heapOf(line, isFair ? FairRank : JobRank),
+      queueClass: heapOf(heap, isFair ? FairRank : JobRank),
       ...(timeout === undefined ? {} : { timeout }),
     });
     this.#requests = new PermitRequests(limiter, shareOf(options), () => this.#pump());
     this.#isFair = isFair;
     this.#isPaused = !autoStart;
-    this.#line = line;
+    this.#heap = heap;
     this.#full = maxWaiting === Infinity ? undefined : new FullQueue(maxWaiting, onFull);
-    line.onTake = () => super.pause();
+    heap.onTake = () => super.pause();
   }
 
   /**
-   * Adds a job. It starts when a place is free, its permits can be used, and no job waits that has a
+   * Adds a job. It starts when a slot is free, its permits can be used, and no job waits that has a
    * higher priority, or the same priority and was added earlier.
    *
    * @param job the function to run
@@ -188,14 +188,14 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     }
     const full = this.#full;
     if (full === undefined) return this.#enqueue(job, options);
-    return full.add(this.#line.jobs, job, options, (...args) => this.#enqueue(...args));
+    return full.add(this.#heap.jobs, job, options, (...args) => this.#enqueue(...args));
   }
 
   #enqueue<Result>(
     work: PacedJob<Result>,
     options: Partial<JobOptions> | undefined,
   ): Promise<Result & Awaited<Result>> {
-    const { jobs } = this.#line;
+    const { jobs } = this.#heap;
     // those of an outer `add`: a job or a listener may call `add` inside it
     const { bare, work: outer } = jobs;
     jobs.bare = undefined;
@@ -253,7 +253,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
 
   /**
    * Whether the next job waits for permits. On a remote limiter it is `false` until the limiter has
-   * replied. No permits are requested while the queue is paused or no place is free; it is `false` then.
+   * replied. No permits are requested while the queue is paused or no slot is free; it is `false` then.
    */
   override get isRateLimited(): boolean {
     return this.#requests.isWaiting;
@@ -267,19 +267,19 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   override set concurrency(concurrency: number) {
     super.concurrency = concurrency;
     // PQueue's constructor sets it before our own fields exist
-    if (#line in this) this.#pump();
+    if (#heap in this) this.#pump();
   }
 
   /** Requests permits for the next jobs, starts jobs that have them, and gives up unneeded requests. */
   #pump(): void {
     // while the PQueue takes a job, the outer `#pump` continues afterwards
     while (!this.#isOpening) {
-      const places = this.#isPaused ? 0 : this.concurrency - this.pending;
-      const pass = this.#requests.next(this.#line.jobs, places);
+      const slots = this.#isPaused ? 0 : this.concurrency - this.pending;
+      const pass = this.#requests.next(this.#heap.jobs, slots);
       if (pass === undefined) break;
       this.#open(pass);
     }
-    this.#full?.admit(this.#line.jobs);
+    this.#full?.admit(this.#heap.jobs);
     if (this.#saidRateLimited !== this.isRateLimited && !this.#isSaying) this.#saySoon();
   }
 
@@ -312,7 +312,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   readonly #start = (task: Parameters<PacedJob<unknown>>[0]): unknown => {
     this.#isOpening = false;
     if (this.#pass instanceof Refusal) throw this.#pass.error;
-    return this.#line.jobs.taken?.work?.(task);
+    return this.#heap.jobs.taken?.work?.(task);
   };
 
   static {
@@ -322,7 +322,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     const tell: (...args: unknown[]) => boolean = Reflect.get(PQueue.prototype, verb);
     Object.defineProperty(PacedQueue.prototype, verb, {
       value(this: PacedQueue, event: string | Event, ...rest: unknown[]) {
-        // a place is free, or a job has left
+        // a slot is free, or a job has left
         if ((isTarget ? (event as Event).type : event) === "next") this.#pump();
         return tell.call(this, event, ...rest);
       },
@@ -347,10 +347,10 @@ function checkAddOptions(options: Partial<PacedAddOptions>, isFair: boolean): vo
 }
 
 /** Returns the constructor that the PQueue calls. A class here would be compiled again for each queue. */
-function heapOf(line: CreatedHeap, ofRank: typeof JobRank): new () => JobHeap {
+function heapOf(heap: CreatedHeap, ofRank: typeof JobRank): new () => JobHeap {
   function Heap(): JobHeap {
-    line.jobs = new JobHeap(() => line.onTake(), ofRank);
-    return line.jobs;
+    heap.jobs = new JobHeap(() => heap.onTake(), ofRank);
+    return heap.jobs;
   }
   return Heap as unknown as new () => JobHeap;
 }

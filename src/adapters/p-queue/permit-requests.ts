@@ -1,10 +1,10 @@
 /**
  * Requests permits from the limiter for the next jobs.
  *
- * A limiter in this process answers at once, so one request is enough: jobs that wait while places are free
+ * A limiter in this process answers at once, so one request is enough: jobs that wait while slots are free
  * are a `RequestSequence`, so a late timer costs them nothing. A limiter on Redis answers after
- * a round trip. So there is one request for each free place, and as many jobs can start in one round trip
- * as there are places. The requests are in the order of their jobs. When other jobs with other costs
+ * a round trip. So there is one request for each free slot, and as many jobs can start in one round trip
+ * as there are slots. The requests are in the order of their jobs. When other jobs with other costs
  * become the next ones, all requests from the first that does not fit are given up and made again.
  */
 
@@ -17,7 +17,7 @@ import {
 import type { Permits } from "../../ground/permits.ts";
 import type { JobHeap } from "./job-heap.ts";
 
-/** How many requests may be open at once, however many places are free. */
+/** How many requests may be open at once, however many slots are free. */
 const MOST_REQUESTS = 100;
 
 /** Lets the next job start now (a reservation), or makes it fail (a refusal). */
@@ -45,7 +45,7 @@ export class PermitRequests {
   readonly #share: ShareOptions | undefined;
   readonly #onChange: () => void;
   readonly #requests: Request[] = [];
-  /** Jobs that wait while places are free; a limiter in this process accounts them like waiters. */
+  /** Jobs that wait while slots are free; a limiter in this process accounts them like waiters. */
   readonly #sequence = new RequestSequence();
   #repliesLater = false;
 
@@ -67,8 +67,8 @@ export class PermitRequests {
   }
 
   /** Returns the pass for the next job, if any; makes missing requests and gives up unneeded ones. */
-  next(jobs: JobHeap, places: number): Pass | undefined {
-    const permits = places > 0 ? jobs.nextPermits : undefined;
+  next(jobs: JobHeap, slots: number): Pass | undefined {
+    const permits = slots > 0 ? jobs.nextPermits : undefined;
     if (permits === undefined) {
       this.#sequence.end();
       this.#giveUpFrom(0);
@@ -79,7 +79,7 @@ export class PermitRequests {
       if (!this.#repliesLater) return pass;
     }
     const wanted = this.#repliesLater
-      ? jobs.firstPermits(Math.min(places, MOST_REQUESTS))
+      ? jobs.firstPermits(Math.min(slots, MOST_REQUESTS))
       : [permits];
     const unfit = this.#requests.findIndex((request, i) => !isSame(request.permits, wanted[i]));
     if (unfit >= 0) this.#giveUpFrom(unfit);

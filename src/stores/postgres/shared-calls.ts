@@ -6,7 +6,7 @@ const MOST_UNDER_WAY = 1;
 /** A statement that takes longer does not keep later ones waiting: its connection may be lost. */
 const HANGS_MS = 100;
 
-/** A call that waits for the end of the turn. */
+/** A call that waits for the end of the tick. */
 interface Waiting<Call, Answer> {
   readonly call: Call;
   resolve(answer: Answer): void;
@@ -14,7 +14,7 @@ interface Waiting<Call, Answer> {
 }
 
 /**
- * Calls of one kind share a statement, because a statement costs far more than a row: those of one turn of the
+ * Calls of one kind share a statement, because a statement costs far more than a row: those of one tick of the
  * event loop, and those that come while several statements are under way.
  */
 export class SharedCalls<Call, Answer> {

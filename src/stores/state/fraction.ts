@@ -1,5 +1,5 @@
 /**
- * The state that a process uses while its store is unavailable: the same policies with a share of the
+ * The state that a process uses while its store is unavailable: the same policies with a fraction of the
  * permits, starting from the last known state of the store; or no limit at all.
  */
 import type { Policy } from "../../algorithms/algorithm.ts";
@@ -18,12 +18,12 @@ export interface Snapshot {
   readonly deficit: readonly number[];
   /** The age of that reply, microseconds. */
   readonly ago: number;
-  /** The permits that this process has taken since: charged in full to its share. */
+  /** The permits that this process has taken since: charged in full to its fraction. */
   readonly since: Amount;
 }
 
 /**
- * Opens the state for a share of the permits.
+ * Opens the state for a fraction of the permits.
  *
  * @param snapshot undefined if the state of the store is unknown: the state then begins like a new limiter
  * @param epoch Unix time at 0, whole microseconds
@@ -47,7 +47,7 @@ export function openFraction(
   return policyState;
 }
 
-/** Returns the policies with that share of their permits. */
+/** Returns the policies with that fraction of their permits. */
 export function fractionsOf(policies: readonly Policy[], fraction: number): readonly Policy[] {
   return policies.map((policy) => share(policy, fraction));
 }
@@ -64,9 +64,9 @@ export function lackedMore(state: PolicyState, than: PolicyState, now: number): 
 }
 
 /**
- * Lends permits to a request that is larger than the share can hold: it is granted when the share is full,
+ * Lends permits to a request that is larger than the fraction can hold: it is granted when the fraction is full,
  * and the next requests wait for the debt. So each request that could be granted before still can, and the
- * mean rate is that of the share.
+ * mean rate is that of the fraction.
  */
 class LendingPolicyState extends SinglePolicyState {
   override earliest(from: number, permits: number): number {

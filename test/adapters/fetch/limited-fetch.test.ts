@@ -735,11 +735,11 @@ test("bad arguments are refused before anything happens", async () => {
     assert.ok(String(error).includes(message), String(error));
   }
   const none = await failure(() => limitedFetch(undefined as never));
-  assert.match(String(none), "limiter must be a limiter or a function, got undefined");
+  assert.match(String(none), "limiter must be a rate limiter or a function, got undefined");
   const leases = await failure(() => limitedFetch(ConcurrencyLimiter.create(2) as never));
-  assert.match(String(leases), "limiter must be a limiter or a function, got an object");
+  assert.match(String(leases), "limiter must be a rate limiter or a function, got an object");
   const call = limitedFetch(() => 5 as never);
-  assert.match(String(await failure(() => call(URL_OF))), "limiter must be a limiter");
+  assert.match(String(await failure(() => call(URL_OF))), "limiter must be a rate limiter");
 });
 
 test("smooth policies of several names are weighed by name", async () => {

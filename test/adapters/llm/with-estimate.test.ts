@@ -261,7 +261,10 @@ test("bad arguments are refused before anything happens", async () => {
   const fn = () => assert.unreachable();
   const rows: [() => Promise<unknown>, string][] = [
     [() => withEstimate(limiter, estimate, 5 as never), "fn must be a function, got 5"],
-    [() => withEstimate(undefined as never, 1, fn), "limiter must be a limiter, got undefined"],
+    [
+      () => withEstimate(undefined as never, 1, fn),
+      "limiter must be a rate limiter, got undefined",
+    ],
     [() => withEstimate(limiter, 0, fn), "permits must be a finite number above 0, got 0"],
     [
       () => withEstimate(limiter, estimate, fn, { failed: -1 }),

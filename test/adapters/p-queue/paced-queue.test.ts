@@ -208,8 +208,8 @@ test("error messages name bad options", () => {
   const limiter = RateLimiter.create(1);
   for (const [options, words] of [
     [undefined, /options/],
-    [{}, /limiter must be a limiter, got undefined/],
-    [{ limiter: 5 }, /limiter must be a limiter, got 5/],
+    [{}, /limiter must be a rate limiter, got undefined/],
+    [{ limiter: 5 }, /limiter must be a rate limiter, got 5/],
     [{ limiter: null }, /limiter/],
     [{ limiter, interval: 5 }, /interval/],
     [{ limiter, queueClass: Array }, /queueClass/],

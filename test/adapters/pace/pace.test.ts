@@ -270,9 +270,9 @@ test("error messages name bad arguments", () => {
   const fn = () => {};
   for (const [args, words] of [
     [[5, limiter], /fn must be a function, got 5/],
-    [[fn, undefined], /limiter must be a limiter, got undefined/],
-    [[fn, null], /limiter must be a limiter, got null/],
-    [[fn, ConcurrencyLimiter.create(2)], /limiter must be a limiter, got an object/],
+    [[fn, undefined], /limiter must be a rate limiter, got undefined/],
+    [[fn, null], /limiter must be a rate limiter, got null/],
+    [[fn, ConcurrencyLimiter.create(2)], /limiter must be a rate limiter, got an object/],
     [[fn, limiter, 5], /options/],
     [[fn, limiter, { permit: 1 }], /permit/],
     [[fn, limiter, { permits: 0 }], /permits must be/],

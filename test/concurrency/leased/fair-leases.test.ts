@@ -8,7 +8,7 @@ import { RemoteConcurrency } from "../../../src/concurrency/leased/remote-concur
 import type { RemoteLease } from "../../../src/concurrency/leased/store-lease.ts";
 import { diagnostics, type WaitMessage } from "../../../src/ground/diagnostics.ts";
 import { LimiterClosedError, QueueFullError } from "../../../src/ground/errors.ts";
-import { allOf, fairShares, RateLimiter } from "../../../src/index.ts";
+import { allOf, ConcurrencyLimiter, fairShares, RateLimiter } from "../../../src/index.ts";
 import { FIFO } from "../../../src/queue/order.ts";
 import { HandLeaseStore, settled } from "../../support/limiter/lease-store.ts";
 import { failure } from "../../support/limiter/watch.ts";
@@ -374,6 +374,20 @@ test("a caller that waits here leaves with its time or its signal", async () => 
   assert.is(clock.countTimers(), 0);
 });
 
+test("callers that give up while they wait here gain their share nothing", async () => {
+  const { order, ask, limiter, drain } = await full(1);
+  ask("a");
+  await settled();
+  const controller = new AbortController();
+  const { signal } = controller;
+  const leaving = [1, 2, 3].map(() => failure(() => limiter.acquire(1, { signal, share: "b" })));
+  for (const share of ["b", "b", "b", "c", "c", "c"]) ask(share);
+  controller.abort("enough");
+  await Promise.all(leaving);
+  await drain();
+  assert.is(order.join(""), "abcbcbc");
+});
+
 test("a caller with the store that gives up is not charged, and the next one is sent", async () => {
   const { limiter, store, order, ask, drain } = await full(1);
   const timed = limiter.tryAcquire({ timeoutMs: 40, share: "a" });
@@ -458,9 +472,13 @@ test("a combination waits for a place in fair order, and takes none out of turn"
   await Promise.all(calls);
   assert.ok(order.indexOf("b") <= 2 && order.lastIndexOf("b") <= 4, order.join(""));
   assert.equal([store.leases.size, store.tickets.size], [0, 0]);
-  const lease = await both.tryAcquire();
-  assert.is(limiter.active, 1);
-  await lease?.release();
+  const local = ConcurrencyLimiter.create(1);
+  const lease = await allOf(both, local).tryAcquire();
+  assert.equal([limiter.active, local.active], [1, 1]);
+  const released = lease?.release();
+  assert.instance(released, Promise);
+  await released;
+  assert.equal([store.leases.size, local.active], [0, 0]);
 });
 
 test("the arguments of a share are checked; a limiter that is not fair has none", async () => {

@@ -463,6 +463,16 @@ full("counts the callers in the line and with the store", async () => {
   assert.is(limiter.stats.refused, 3);
 });
 
+full("counts the permits for which they ask", async () => {
+  const { clock, acquire } = await busy({ maxWaiting: 6 });
+  for (const permits of [1, 1, 3]) acquire("a", permits);
+  const refused = acquire("b", 2);
+  const fits = acquire("b", 1);
+  await clock.advance(1000);
+  assert.instance(refused.error, QueueFullError);
+  assert.is(fits.error, undefined);
+});
+
 full("where no caller waits the store decides", async () => {
   const policy = tokenBucket({ capacity: 5, refill: 1, everyMs: 1000 });
   const { clock, limiter, many } = await busy({ maxWaiting: 0 }, policy);
