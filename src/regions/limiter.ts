@@ -163,7 +163,7 @@ export class PartLimiter implements RemoteLimiter {
   }
 
   refund(permits: Permits): Promise<void> {
-    return this.#try(async () => this.#open(permits).limiter.refund(permits));
+    return this.#try(async () => this.#open().limiter.refund(permits));
   }
 
   pause(ms: number): Promise<void> {

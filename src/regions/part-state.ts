@@ -9,7 +9,9 @@
  * - A region that gets pieces gets them *used*, with no permit left: its own permits stay what they were, and only their
  *   rate and capacity grow. A piece of which no permit was used (`fresh`) comes with its permits.
  * - A region that gives pieces away gives fresh ones first, as many as it has; the others take what was used with them.
- * - A debt (a request that was granted before it was paid for) stays, in permits: at a lower rate it lasts longer.
+ * - A debt (a request that was granted before it was paid for) stays, in permits: at a lower rate it lasts longer, at a
+ *   higher one it ends sooner. Logs and sliding windows enter a debt in the future, where nothing can be given back:
+ *   they are written anew.
  *
  * In numbers, with capacity C, a move from part p to part q, and d permits lacking to be full:
  *
@@ -35,7 +37,7 @@ import type { PermitsExceedCapacityError } from "../ground/errors.ts";
 import type { Amount } from "../ground/permits.ts";
 import { Deadlines, type Due } from "../queue/deadlines.ts";
 import { UNKNOWN } from "../queue/supply.ts";
-import type { PolicyState } from "../stores/state/one.ts";
+import { type PolicyState, startOf } from "../stores/state/one.ts";
 
 /** A move between two parts of the limit, at an instant of the queue. */
 export interface Move {
@@ -99,16 +101,26 @@ export function move(
   }
   const gained = Math.max(0, to - from);
   const debts = debtsOf(state, whole, now);
-  state.resize(now, partsOf(whole, to), epoch);
+  const entered = enteredAhead(state, partsOf(whole, from), now);
+  const parts = partsOf(whole, to);
+  state.resize(now, parts, epoch);
   const after = state.deficit(now);
   const more: number[] = [];
   const less: number[] = [];
   for (const [i, { capacity, jump }] of bursts.entries()) {
     const used = jump > 0 ? gained : gained - Math.min(fresh, gained);
+    const ahead = entered[i] ?? 0;
+    if (capacity > 0 && ahead > 0) {
+      const owed = ahead + (used - released) * capacity;
+      enter(parts[i] as Policy, statesOf(state)[i] as object, owed, now, epoch);
+      more.push(0);
+      less.push(0);
+      continue;
+    }
     const kept = Math.min((left[i] ?? 0) - freed * capacity, capacity * to);
     const target =
       to > from ? (lacking[i] ?? 0) + used * capacity + gained * jump : capacity * to - kept;
-    const change = capacity > 0 ? target - (after[i] ?? 0) : released * (debts[i] ?? 0);
+    const change = capacity > 0 ? target - (after[i] ?? 0) : (from - to) * (debts[i] ?? 0);
     // by a rounding less: what a full log or window has no room for would be entered in the future, as a debt
     more.push(Math.max(0, change - capacity * to * ROUNDING));
     less.push(Math.max(0, -change));
@@ -136,6 +148,46 @@ function debtsOf(state: PolicyState, whole: readonly Policy[], now: number): rea
     const micros = Math.max(0, (instants[i] ?? now) - now);
     return windowMs > 0 && micros < UNKNOWN ? (limit / windowMs / 1000) * micros : 0;
   });
+}
+
+/** Returns the state of each policy. */
+function statesOf(state: PolicyState): readonly unknown[] {
+  return typeof state.amount(1) === "number" ? [state.state] : (state.state as readonly unknown[]);
+}
+
+/** Returns for each policy how many permits it owes, if it has entered some in the future; else 0. */
+function enteredAhead(
+  state: PolicyState,
+  parts: readonly Policy[],
+  now: number,
+): readonly number[] {
+  return statesOf(state).map((own, i) => {
+    const part = parts[i] as Policy;
+    const { algorithm } = part;
+    const { limit, windowMs } = algorithm.quota(part, own, now);
+    const lacking = algorithm.deficit(part, own, now);
+    if (lacking <= limit) return 0;
+    const emptied = algorithm.copy(own);
+    algorithm.giveBack(part, emptied, now, lacking);
+    if (algorithm.earliest(part, emptied, now, Number.MIN_VALUE) <= now) return 0;
+    const micros = Math.round(windowMs * 1000);
+    // the deficit counts the windows until the last entry as whole ones
+    const windows = (Math.round(now + algorithm.lifetime(part, own, now)) - micros - now) / micros;
+    return lacking - (Math.ceil(windows) - windows) * limit;
+  });
+}
+
+/** Writes a state anew that owes so many permits: the last of them are entered when all others have come back. */
+function enter(part: Policy, own: object, owed: number, now: number, epoch: number): void {
+  const { algorithm } = part;
+  const { limit, windowMs } = algorithm.quota(part, own, now);
+  const micros = Math.round(windowMs * 1000);
+  const at = now + Math.max(0, owed / limit - 1) * micros;
+  Object.assign(own, startOf(part, at, epoch));
+  const start = algorithm.take(part, own, at, Math.min(limit, owed)) - micros;
+  // a window enters them at the start of a bucket, so some come back too early
+  const rest = at > now ? ((at - start) / micros) * limit : 0;
+  if (rest > limit * ROUNDING) algorithm.take(part, own, at, rest);
 }
 
 function like(state: PolicyState, permits: readonly number[]): Amount {

@@ -8,6 +8,7 @@ import {
   slidingLog,
   slidingWindow,
   smoothBursty,
+  smoothWarmingUp,
   tokenBucket,
 } from "smooth-limiter";
 import { LimiterClosedError, RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
@@ -19,6 +20,7 @@ import { move } from "../../src/regions/part-state.ts";
 import { exchange, writeMessage } from "../../src/stores/ledger.ts";
 import { listPolicies } from "../../src/stores/policies.ts";
 import { openPolicyState } from "../../src/stores/state/several.ts";
+import { seeded, World } from "../support/regions/world.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("regions, attacks");
@@ -568,6 +570,80 @@ test("parts that come used leave a full log and a full window full, whatever is 
       assert.ok(Math.abs(used - most) < 1e-6, `${used} of ${most} permits are used after ${parts}`);
     }
   }
+});
+
+test("a debt is neither forgiven nor grows while parts move to and fro", () => {
+  const windows = { limit: 60, windowMs: 600 };
+  const wholes = {
+    log: slidingLog(windows),
+    "sliding window": slidingWindow(windows),
+    "fixed window": fixedWindow(windows),
+    bucket: tokenBucket({ capacity: 60, refill: 100, everyMs: 1000 }),
+    bursty: smoothBursty({ permitsPerSecond: 100 }),
+    "warming up": smoothWarmingUp({ permitsPerSecond: 100, warmupMs: 1000 }),
+  };
+  for (const [title, whole] of Object.entries(wholes)) {
+    for (const [first, second] of [
+      [0.3, 0.6],
+      [0.5, 0.51],
+      [0.9, 0.1],
+    ] as const) {
+      const state = openPolicyState(listPolicies(share(whole, first)), 0, 0);
+      for (let i = 0; i < 10; i++) state.settle(0, 50 * first);
+      const before = state.earliest(0, 1e-6);
+      for (let i = 0; i < 20; i++) {
+        move(state, [whole], { from: first, to: second, fresh: 0 }, i, 0);
+        move(state, [whole], { from: second, to: first, fresh: 0 }, i, 0);
+      }
+      const after = state.earliest(20, 1e-6);
+      // a log does not say how full its last window is
+      const isNear = after >= before * 0.98 && after <= before + 600_000;
+      assert.ok(
+        isNear,
+        `${title}: ${before} µs have become ${after} between ${first} and ${second}`,
+      );
+    }
+  }
+});
+
+test("a region that is charged more than its log holds is served again, though demand swings", async () => {
+  await seeded(1, async () => {
+    const policy = slidingLog({ limit: 100, windowMs: 5000 });
+    const world = new World(policy, { regions: ["eu", "us"] });
+    const [eu, us] = world.regions.map(({ limiter }) => limiter);
+    assert.ok(eu && us);
+    for (const limiter of [eu, us]) await limiter.peek();
+    await world.clock.advance(12_000);
+    let granted = 0;
+    for (let ms = 0; ms < 150_000; ms += 200) {
+      for (let i = 0; i < 8; i++) {
+        if ((await eu.tryAcquire()) && ms > 10_000) granted += 1;
+        if (ms % 8000 < 4000) await us.tryAcquire();
+      }
+      // 400 permits: 40 s at half the rate
+      for (let i = 0; i < 5 && ms === 10_000; i++) await eu.charge(80);
+      await world.clock.advance(200);
+    }
+    assert.ok(granted > 500, `${granted} permits were granted after the charge`);
+    await world.close();
+  });
+});
+
+test("permits that are given back are no demand", async () => {
+  const demandOf = async (givesBack: boolean) => {
+    const { clock, home, limiter } = await slow();
+    await busy(limiter, clock, 3000);
+    for (let ms = 0; ms < 5000; ms += 50) {
+      await limiter.tryAcquire(5);
+      if (givesBack) await limiter.refund(5);
+      await clock.advance(50);
+    }
+    const demand = Number(home.sent.at(-1)?.message[9]);
+    await limiter.close();
+    return demand;
+  };
+  const [without, demand] = [await demandOf(false), await demandOf(true)];
+  assert.ok(demand < 1.2 * without, `${demand} is asked for, without refunds ${without}`);
 });
 
 test.run();
