@@ -435,4 +435,31 @@ twins("answers and writes the same to the last byte", async () => {
   }
 });
 
+twins("neither twin reads the record of another version as if it were its own", async () => {
+  const redis = new Redis(await freshUrl());
+  const key = "ledger-of-another-version";
+  const message = writeMessage({
+    ...{ id: "a", region: "a", number: 1, answered: 0, since: OLD, sent: 0, held: 0, fresh: 0 },
+    ...{ want: 90, demand: 90, waitedMs: 0, leaseMs: 1e9, gapMs: 0, keepMs: 0, pool: POOL },
+  });
+  const { record = "" } = exchange(undefined, message, 1);
+  try {
+    for (const text of [
+      "nonsense",
+      `7 ${record}`,
+      record.replace(/\n$/, " 7\n"),
+      `${record}a b 1\n`,
+    ]) {
+      assert.throws(() => exchange(text, message, 1), /the record of the regions is/);
+      await redis.set(key, text);
+      const answer = redis.eval(ledgerScript.one.lua, 1, key, ...message, "", "0");
+      const error = await answer.catch((cause) => cause);
+      assert.match(String(error), /ledger-of-another-version holds a value that no limiter/);
+      assert.is(await redis.get(key), text);
+    }
+  } finally {
+    redis.disconnect();
+  }
+});
+
 twins.run();

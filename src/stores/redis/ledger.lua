@@ -23,14 +23,20 @@ local longest = keep + 2 * gap
 local age = math.max(0, now - start)
 local created, closed, rest, at = start, now - age + lease, math.max(0, longest - age), now
 local fresh = rest > 0 and 0 or pool
+-- a line of the record: some words, then numbers; another version may have written others
+local function fields_of(line, words, count)
+  local fields = {}
+  for field in string.gmatch(line, "%S+") do
+    fields[#fields + 1] = #fields < words and field or tonumber(field)
+  end
+  if #fields ~= count then error("the key " .. key .. " holds a value that no limiter has written", 0) end
+  return fields
+end
 local text = redis.call("GET", key)
 local others, me = {}, nil
 if text then
   local head, lines = string.match(text, "^([^\n]*)\n(.*)$")
-  local fields = {}
-  for field in string.gmatch(head, "%S+") do
-    fields[#fields + 1] = tonumber(field)
-  end
+  local fields = fields_of(head or "", 0, 5)
   created, closed, fresh, rest, at = fields[1], fields[2], fields[3], fields[4], fields[5]
   local back = math.max(0, at - now)
   closed = closed - back
@@ -38,10 +44,7 @@ if text then
     rest = math.max(0, rest - (now - at))
   end
   for line in string.gmatch(lines, "[^\n]+") do
-    local row = {}
-    for field in string.gmatch(line, "%S+") do
-      row[#row + 1] = #row < 2 and field or tonumber(field)
-    end
+    local row = fields_of(line, 2, 11)
     row[11] = row[11] - back
     if row[11] <= now and row[4] + row[5] + row[7] > 0 then
       rest = math.max(rest, longest)
