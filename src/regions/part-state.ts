@@ -101,7 +101,7 @@ export function move(
   }
   const gained = Math.max(0, to - from);
   const debts = debtsOf(state, whole, now);
-  const entered = enteredAhead(state, partsOf(whole, from), now);
+  const entries = lastEntries(state, partsOf(whole, from), now);
   const parts = partsOf(whole, to);
   state.resize(now, parts, epoch);
   const after = state.deficit(now);
@@ -109,10 +109,17 @@ export function move(
   const less: number[] = [];
   for (const [i, { capacity, jump }] of bursts.entries()) {
     const used = jump > 0 ? gained : gained - Math.min(fresh, gained);
-    const ahead = entered[i] ?? 0;
-    if (capacity > 0 && ahead > 0) {
-      const owed = ahead + (used - released) * capacity;
-      enter(parts[i] as Policy, statesOf(state)[i] as object, owed, now, epoch);
+    const entry = entries[i];
+    if (capacity > 0 && entry !== undefined) {
+      const { micros, windowMicros } = entry;
+      // within a window requests that were granted come back too: only what is later is a debt alone
+      const debt = Math.max(0, micros - windowMicros);
+      const exact = now + (micros - debt) + debt * (from / to);
+      const part = parts[i] as Policy;
+      // rounded down when it grows, and up when it shrinks: to and fro nothing is forgiven, and nothing added
+      const at = to > from ? exact : -enter(part, {}, -exact, 1, -epoch) + windowMicros;
+      const permits = entry.used + (used - released) * capacity;
+      enter(part, statesOf(state)[i] as object, at, permits, epoch);
       more.push(0);
       less.push(0);
       continue;
@@ -155,39 +162,42 @@ function statesOf(state: PolicyState): readonly unknown[] {
   return typeof state.amount(1) === "number" ? [state.state] : (state.state as readonly unknown[]);
 }
 
-/** Returns for each policy how many permits it owes, if it has entered some in the future; else 0. */
-function enteredAhead(
+/** The last entry of a state that has entered a debt in the future: no permit is granted before it. */
+interface LastEntry {
+  /** In how many µs it is, and how many permits are used then. */
+  readonly micros: number;
+  readonly used: number;
+  readonly windowMicros: number;
+}
+
+/** Returns the last entry of each policy that has entered a debt in the future. */
+function lastEntries(
   state: PolicyState,
   parts: readonly Policy[],
   now: number,
-): readonly number[] {
+): readonly (LastEntry | undefined)[] {
   return statesOf(state).map((own, i) => {
     const part = parts[i] as Policy;
     const { algorithm } = part;
     const { limit, windowMs } = algorithm.quota(part, own, now);
     const lacking = algorithm.deficit(part, own, now);
-    if (lacking <= limit) return 0;
+    if (lacking <= limit) return undefined;
     const emptied = algorithm.copy(own);
     algorithm.giveBack(part, emptied, now, lacking);
-    if (algorithm.earliest(part, emptied, now, Number.MIN_VALUE) <= now) return 0;
-    const micros = Math.round(windowMs * 1000);
-    // the deficit counts the windows until the last entry as whole ones
-    const windows = (Math.round(now + algorithm.lifetime(part, own, now)) - micros - now) / micros;
-    return lacking - (Math.ceil(windows) - windows) * limit;
+    const micros = algorithm.earliest(part, emptied, now, Number.MIN_VALUE) - now;
+    if (micros <= 0) return undefined;
+    const windowMicros = Math.round(windowMs * 1000);
+    // the deficit counts the windows until then as full
+    const used = lacking - Math.ceil(micros / windowMicros) * limit;
+    return { micros, used, windowMicros };
   });
 }
 
-/** Writes a state anew that owes so many permits: the last of them are entered when all others have come back. */
-function enter(part: Policy, own: object, owed: number, now: number, epoch: number): void {
-  const { algorithm } = part;
-  const { limit, windowMs } = algorithm.quota(part, own, now);
-  const micros = Math.round(windowMs * 1000);
-  const at = now + Math.max(0, owed / limit - 1) * micros;
+/** Writes a state anew in which so many permits are used at that instant. @returns when they come back */
+function enter(part: Policy, own: object, at: number, permits: number, epoch: number): number {
+  const { limit } = part.algorithm.quota(part, startOf(part, at, epoch), at);
   Object.assign(own, startOf(part, at, epoch));
-  const start = algorithm.take(part, own, at, Math.min(limit, owed)) - micros;
-  // a window enters them at the start of a bucket, so some come back too early
-  const rest = at > now ? ((at - start) / micros) * limit : 0;
-  if (rest > limit * ROUNDING) algorithm.take(part, own, at, rest);
+  return part.algorithm.take(part, own, at, Math.min(limit, Math.max(limit * ROUNDING, permits)));
 }
 
 function like(state: PolicyState, permits: readonly number[]): Amount {

@@ -41,6 +41,8 @@ const phase = fc.record({
   ),
   permits: fc.constantFrom(1, 1, 2, 5),
   waits: fc.constantFrom(false, false, true),
+  /** What each region is charged in a tick, for work that is already done. */
+  charged: fc.constantFrom(0, 0, 0, 1),
   ticks: fc.constantFrom(4, 20, 30, 50),
   tickMs: fc.constantFrom(20, 33, 50),
   fault: fc.nat(10),
@@ -96,11 +98,13 @@ async function play(
   for (const { limiter } of world.regions) await limiter.peek();
   await clock.advance(1500);
   const snapshots = [home.snapshot()];
-  for (const { demand, permits, waits, ticks, tickMs, fault } of phases) {
+  for (const { demand, permits, waits, charged, ticks, tickMs, fault } of phases) {
     const what = faults[kind][fault];
     if (what !== "restart" || !isCalendar)
       suffer(world, what, fault % 3, snapshots, ticks + permits);
     for (let tick = 0; tick < ticks; tick++) {
+      // less is granted then, and never more
+      for (const { limiter } of charged > 0 ? world.regions : []) await limiter.charge(charged);
       for (const [region, requests] of demand.entries()) {
         for (let i = 0; i < requests; i++) void ask(region, permits, waits);
       }
