@@ -35,7 +35,8 @@ test("parts stay where they are while demand differs by chance only", async () =
   const part = granted / asked;
   assert.ok(part > 0.9, `${part} of what was asked for is granted`);
   const messages = world.home.messages / 60 / REGIONS.length;
-  assert.ok(messages < 4.5, `${messages} messages a second from each region`);
+  // about 4, and above 7 without patience
+  assert.ok(messages < 6, `${messages} messages a second from each region`);
 });
 
 test.run();
