@@ -252,7 +252,8 @@ class AllReserved implements Reservation {
     return chain(all(this.#reservations.map((one) => one.cancel())), (cancelled) => {
       if (!cancelled.includes(true)) return false;
       // the reservations that could be used at once cannot be cancelled; they are undone instead
-      return chain(undoAll(this.#checks), () => true);
+      const rest = this.#checks.filter((_, i) => !cancelled[i]);
+      return chain(undoAll(rest), () => true);
     });
   }
 

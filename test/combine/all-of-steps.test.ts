@@ -106,6 +106,26 @@ test("a local limiter that runs out meanwhile: the others get their permits back
   assert.equal(left(), [0, 2]);
 });
 
+test("a reservation elsewhere that is cancelled is not undone as well: its owner may refund twice", async () => {
+  const { one, pace } = world();
+  pace.tryAcquire();
+  const done: string[] = [];
+  const elsewhere = {
+    ...foreign(pace),
+    reserve: async () => ({
+      permits: 1,
+      waitMs: 1000,
+      ready: async () => 1000,
+      cancel: async () => done.push("cancel") > 0,
+      undo: async () => void done.push("undo"),
+      settle: async () => {},
+    }),
+  };
+  const reservation = await allOf(one, elsewhere).reserve();
+  assert.ok(await reservation.cancel());
+  assert.equal([done, one.peek().remaining], [["cancel"], 3]);
+});
+
 for (const [what, free, verbs] of [
   ["one that grants", [3], "decide"],
   ["two that grant", [3, 3], "peek peek decide decide"],
