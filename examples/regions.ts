@@ -66,8 +66,8 @@ async function play(title: string, seconds: number, demands: readonly number[]) 
 
 console.log(`each second: granted calls of ${regions.join(", ")}, and their parts of the limit`);
 await call(10, [50, 50, 50]); // a new home gives no parts for the first seconds
-const morning = await play("morning in Asia", 4, [800, 100, 300]);
-const evening = await play("evening in Asia, noon in Europe", 4, [100, 800, 300]);
+const morning = await play("morning in Asia", 6, [800, 100, 300]);
+const evening = await play("evening in Asia, noon in Europe", 6, [100, 800, 300]);
 const crowd = await play("all call more than the limit", 4, [2000, 2000, 2000]);
 
 home.fail();

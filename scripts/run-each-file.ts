@@ -36,7 +36,11 @@ if (files.length === 0)
   throw new Error(`no ${suffix} in ${folders} contains ${words.join(" or ")}`);
 
 const left = files.values();
+const failed: string[] = [];
 await Promise.all(Array.from({ length: atOnce ? availableParallelism() : 1 }, runNext));
+// At the end, where a reader of a long log finds it.
+for (const report of failed) console.error(`\n${report}`);
+if (failed.length > 0) process.exitCode = 1;
 
 async function runNext(): Promise<void> {
   for (const file of left) await run(file);
@@ -59,7 +63,6 @@ async function run(file: string): Promise<void> {
   if (atOnce) console.log(`\n── ${file}\n${Buffer.concat(printed)}`);
   console.log(`── ${((performance.now() - began) / 1000).toFixed(1)} s`);
   if (status !== 0) {
-    console.error(`✘ ${file}: ${signal ?? `exit code ${status}`}`);
-    process.exitCode = 1;
+    failed.push(`${Buffer.concat(printed)}✘ ${file}: ${signal ?? `exit code ${status}`}`);
   }
 }
