@@ -58,6 +58,11 @@ export function divide(
   return { target, excess: free < 0 || excess > held * NOTICEABLE + 1 ? excess : 0 };
 }
 
+/** Whether another member lacks a part. */
+export function isLacked(rows: readonly Row[], id: string): boolean {
+  return rows.some((row) => row.id !== id && row.want > sizeOf(row));
+}
+
 /** What the ledger keeps for a member. */
 function sizeOf(row: Row): number {
   return row.held + row.gift + row.promised;

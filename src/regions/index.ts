@@ -213,6 +213,7 @@ class OpenRegion implements Region {
     reportUseless(listed.names, listed.list);
     refuseStrict(listed);
     this.#declared = listed;
+    const whole = onGrid(listed);
     const { maxWaiting, onFull, clock } = checkLimiterOptions({ ...pick(options), name });
     this.#reserved = reserve / weights.size;
     const reserved = this.#reserved;
@@ -229,9 +230,9 @@ class OpenRegion implements Region {
       name,
       region,
       weights,
-      policies: listed,
-      basePolicies: fractionOf(listed, Math.max(LEAST, base)),
-      largest: openPolicyState(fractionOf(listed, this.#most), 0, 0),
+      policies: whole,
+      basePolicies: fractionOf(whole, Math.max(LEAST, base)),
+      largest: openPolicyState(fractionOf(whole, this.#most), 0, 0),
       exchange: exchangeOf(home),
       ledgerKey: `${checkText("prefix", prefix)}${name.replace(/[%[]/g, encodeURIComponent)}%regions`,
       base,
@@ -278,9 +279,10 @@ class OpenRegion implements Region {
     const listed =
       policies === undefined ? this.#declared : renumber(this.#declared, listPolicies(policies));
     refuseStrict(listed);
-    this.#options.policies = listed;
-    this.#options.basePolicies = fractionOf(listed, Math.max(LEAST, this.#options.base));
-    this.#options.largest.resize(0, partsOf(listed.list, this.#most), 0);
+    const whole = onGrid(listed);
+    this.#options.policies = whole;
+    this.#options.basePolicies = fractionOf(whole, Math.max(LEAST, this.#options.base));
+    this.#options.largest.resize(0, partsOf(whole.list, this.#most), 0);
     for (const part of this.#parts.values()) part.renumber();
     await (policies === undefined
       ? this.#local?.resetPolicies()
@@ -304,6 +306,10 @@ class OpenRegion implements Region {
       names.map((each, i) => [each, share(list[i] as PolicyList["list"][number], part)]),
     );
   }
+}
+
+function onGrid({ names, list }: PolicyList): PolicyList {
+  return { names, list: list.map((policy) => policy.algorithm.onGrid?.(policy) ?? policy) };
 }
 
 function fractionOf({ names, list }: PolicyList, fraction: number): PolicyList {

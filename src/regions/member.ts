@@ -9,6 +9,8 @@
  * said so. A lease counts from when the message was sent, by the member's own clock, so it ends here before it ends in
  * the ledger. A reply to any message but the last one changes nothing.
  *
+ * Of windows it says so later, when what was used is fresh (`part-state.ts`); until then these pieces rest on its lease.
+ *
  * A member shrinks no further than others lack, and by its own part of that: parts follow the demand without swinging,
  * and stay where no region would gain. While a member lacks permits it sends three messages in an interval.
  */
@@ -16,7 +18,7 @@ import { show } from "../ground/check.ts";
 import type { Timer } from "../ground/clock.ts";
 import { type LedgerRecord, readLedger, WHOLE, writeMessage } from "../stores/ledger.ts";
 import { FIRST } from "./demand.ts";
-import { divide } from "./division.ts";
+import { divide, isLacked } from "./division.ts";
 import { type MemberOptions, type Part, ROOT_MS } from "./part.ts";
 
 /** Timers are as exact as this, ms: a sum of times may be greater by a rounding. */
@@ -117,7 +119,7 @@ export class Member {
     this.#isClosed = true;
     for (const part of this.#hot) {
       part.want = 0;
-      part.change(0, 0);
+      part.giveUp();
       if (part.number > 0) this.#send(part, this.#options.clock.now());
     }
     this.#hot.clear();
@@ -186,11 +188,14 @@ export class Member {
       this.#hot.delete(part);
       return;
     }
-    if (part.idle >= IDLE_INTERVALS) {
-      part.want = 0;
-      part.change(0, 0);
+    if (part.idle < IDLE_INTERVALS) {
+      part.change(part.held, 0);
+      part.want = Math.max(Math.min(part.held, part.most), this.#divide(part).target);
     } else {
-      part.want = Math.max(part.held, this.#divide(part).target);
+      part.want = 0;
+      // while others lack it, what rests here goes to them as it becomes fresh
+      if (isLacked(part.rows, this.#id)) part.change(part.held, 0, 0);
+      else part.giveUp();
     }
     part.isAnswered = false;
     part.nextMs = now + patienceMs(this.#options);
@@ -315,13 +320,12 @@ export class Member {
       else if (wasDue || promised > part.promised) part.promisedMs = sentMs;
       part.promised = promised;
       part.lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
-      part.change(held, fresh);
       const { target, excess } = this.#divide(part);
+      const released = part.change(held, fresh, excess > 0 ? Math.max(0, held - excess) : Infinity);
       const isUrgent = (size: number) => size > part.held * URGENT + 1;
-      if (excess > 0) {
-        if (isUrgent(excess)) part.soon = 1;
-        part.want = Math.max(0, part.held - excess);
-        part.change(part.want, 0);
+      if (released > 0) {
+        if (isUrgent(released)) part.soon = 1;
+        part.want = Math.min(part.held, part.most);
         part.speak(clock.now());
       } else if (part.idle > 0 || (part.soon === 0 && !isUrgent(target - part.held))) {
         part.soon = 0;

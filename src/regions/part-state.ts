@@ -9,6 +9,10 @@
  * - A region that gets pieces gets them *used*, with no permit left: its own permits stay what they were, and only their
  *   rate and capacity grow. A piece of which no permit was used (`fresh`) comes with its permits.
  * - A region that gives pieces away gives fresh ones first, as many as it has; the others take what was used with them.
+ *   Of windows and logs such pieces are of no use to anybody: where they arrive, what was used would come back a window
+ *   after the move, and never if they moved more often. So they rest with the region that has used them, which does
+ *   without them from now on, and go as they become fresh. In a limit with windows `fresh` is about these alone: what
+ *   comes back at a rate counts as used in every piece that moves.
  * - A debt (a request that was granted before it was paid for) stays, in permits: at a lower rate it lasts longer, at a
  *   higher one it ends sooner. Logs and sliding windows enter a debt in the future, where nothing can be given back:
  *   they are written anew.
@@ -22,10 +26,8 @@
  * 0.3 x 100 permits go, all of them fresh; none of its permits is left. Another region grows from 0.1 to 0.4 with 5 of
  * 10 left: it has 35 of 40.
  *
- * Algorithms that count in steps from an instant of their own (`tokenBucket` with steps, `fixedWindow` that opens with a
- * request) have the steps of two regions at different instants. A piece that moves from one to the other just between
- * them would be counted twice, so it misses a step: one more `jump` is lacking, and no such piece is fresh. Fixed
- * windows on the epoch's grid have the same instants in all regions, as far as their clocks agree.
+ * A piece has the same windows and steps in each region: those of the calendar, as far as the regions' clocks agree
+ * (`onGrid`).
  *
  * With a warm-up stored permits are a debt in time, not a burst: they are scaled with the part, so a region that was
  * idle stays cold when it grows. C is 0 then.
@@ -47,41 +49,38 @@ export interface Move {
   readonly fresh: number;
 }
 
-/** What a policy of the whole limit lets through at once, and more if an instant of its own lies in between. */
-interface Burst {
-  readonly capacity: number;
-  readonly jump: number;
+/** Pieces that were used, and after how many µs they are fresh. */
+export interface Resting {
+  readonly part: number;
+  readonly micros: number;
 }
 
-/** Microseconds in which the permits of a rate are too few to count. */
-const SOON = 1e-6;
+/** What a move sets free; the rest of it can be used by others at once, as pieces that are not fresh. */
+export interface Freed {
+  /** How much of it is fresh. */
+  readonly fresh: number;
+  /** How much of it is of no use before it is fresh. */
+  readonly resting: readonly Resting[];
+}
+
 /** Sums of permits are as exact as this. */
 const ROUNDING = 1e-12;
 
-/** Whether permits come back at the same instants in all states of the policy: those of the calendar. */
-export function isOnGrid(policy: Policy): boolean {
-  const [one, other] = [0, 1].map((now) => {
-    const state = policy.algorithm.start(policy, now);
-    policy.algorithm.align?.(policy, state, 0);
-    return JSON.stringify(state);
-  });
-  return policy.algorithm.align !== undefined && one === other;
+/** What a policy of the whole limit lets through at once; 0 at an infinite rate, where nothing is counted. */
+function capacityOf(policy: Policy): number {
+  const capacity = policy.algorithm.bound(policy, 0, 0);
+  return capacity === Infinity ? 0 : capacity;
 }
 
-function burstOf(policy: Policy): Burst {
-  const { algorithm } = policy;
-  const capacity = algorithm.bound(policy, 0, 0);
-  // at an infinite rate nothing is counted
-  if (capacity === Infinity || capacity === 0) return { capacity: 0, jump: 0 };
-  const jump = isOnGrid(policy) ? 0 : algorithm.bound(policy, SOON, 0) - capacity;
-  return { capacity, jump: jump > capacity * SOON ? jump : 0 };
+/** Whether used permits come back at certain instants, rather than at a rate. */
+function hasInstants({ algorithm }: Policy): boolean {
+  return algorithm.isDated === true || algorithm.onGrid !== undefined;
 }
 
 /**
  * Moves a state to another part of the limit.
  *
  * @param whole the policies of the whole limit
- * @returns how much of what is given away is fresh: a part of the whole
  */
 export function move(
   state: PolicyState,
@@ -89,26 +88,32 @@ export function move(
   { from, to, fresh }: Move,
   now: number,
   epoch: number,
-): number {
-  const bursts = whole.map(burstOf);
+): Freed {
+  const capacities = whole.map(capacityOf);
   const lacking = state.deficit(now);
-  const left = bursts.map(({ capacity }, i) => capacity * from - (lacking[i] ?? 0));
+  const left = capacities.map((capacity, i) => capacity * from - (lacking[i] ?? 0));
   const released = Math.max(0, from - to);
+  // beside windows, what comes back at a rate always comes used: it is back before they are
+  const rests = whole.some(hasInstants);
+  const counts = whole.map((policy, i) =>
+    !rests || hasInstants(policy) ? (capacities[i] ?? 0) : 0,
+  );
   let freed = released;
-  for (const [i, { capacity, jump }] of bursts.entries()) {
-    if (jump > 0) freed = 0;
-    else if (capacity > 0) freed = Math.min(freed, Math.max(0, (left[i] ?? 0) / capacity));
+  for (const [i, capacity] of counts.entries()) {
+    if (capacity > 0) freed = Math.min(freed, Math.max(0, (left[i] ?? 0) / capacity));
   }
   const gained = Math.max(0, to - from);
   const debts = debtsOf(state, whole, now);
   const entries = lastEntries(state, partsOf(whole, from), now);
   const parts = partsOf(whole, to);
+  const old = rests && released > 0 ? state.copy() : undefined;
   state.resize(now, parts, epoch);
   const after = state.deficit(now);
   const more: number[] = [];
   const less: number[] = [];
-  for (const [i, { capacity, jump }] of bursts.entries()) {
-    const used = jump > 0 ? gained : gained - Math.min(fresh, gained);
+  for (const [i, capacity] of capacities.entries()) {
+    const isCounted = (counts[i] ?? 0) > 0;
+    const used = gained - (isCounted ? Math.min(fresh, gained) : 0);
     const entry = entries[i];
     if (capacity > 0 && entry !== undefined) {
       const { micros, windowMicros } = entry;
@@ -124,9 +129,8 @@ export function move(
       less.push(0);
       continue;
     }
-    const kept = Math.min((left[i] ?? 0) - freed * capacity, capacity * to);
-    const target =
-      to > from ? (lacking[i] ?? 0) + used * capacity + gained * jump : capacity * to - kept;
+    const kept = Math.min((left[i] ?? 0) - (isCounted ? freed : 0) * capacity, capacity * to);
+    const target = to > from ? (lacking[i] ?? 0) + used * capacity : capacity * to - kept;
     const change = capacity > 0 ? target - (after[i] ?? 0) : (from - to) * (debts[i] ?? 0);
     // by a rounding less: what a full log or window has no room for would be entered in the future, as a debt
     more.push(Math.max(0, change - capacity * to * ROUNDING));
@@ -134,7 +138,67 @@ export function move(
   }
   if (more.some((permits) => permits > 0)) state.settle(now, like(state, more));
   if (less.some((permits) => permits > 0)) state.giveBack(now, like(state, less));
-  return freed;
+  if (old === undefined) return { fresh: freed, resting: [] };
+  const kept = state.deficit(now);
+  const used = whole.flatMap((policy, i) => {
+    const permits = Math.max(0, (lacking[i] ?? 0) - (kept[i] ?? 0));
+    if (!hasInstants(policy) || permits === 0) return [];
+    const capacity = capacities[i] ?? 0;
+    return policy.algorithm.isDated === true
+      ? usedLast(share(policy, from), statesOf(old)[i], permits, capacity, now)
+      : emptied(policy, permits / capacity, now, epoch);
+  });
+  return { fresh: freed, resting: restOf(used, released - freed) };
+}
+
+/** How much of a policy was given away and is not fresh. */
+interface Used {
+  /** After so many µs all is. */
+  readonly end: number;
+  at(micros: number): number;
+}
+
+/** What was given away are the permits that were used last: no more than all that are still used. */
+function usedLast(
+  part: Policy,
+  own: unknown,
+  permits: number,
+  capacity: number,
+  now: number,
+): Used {
+  const { algorithm } = part;
+  return {
+    end: algorithm.lifetime(part, own, now),
+    at: (micros) => Math.min(permits, algorithm.deficit(part, own, now + micros)) / capacity,
+  };
+}
+
+/** What was given away has no permit left, and is fresh when it has all of them. */
+function emptied(whole: Policy, size: number, now: number, epoch: number): Used {
+  const { algorithm } = whole;
+  const own = startOf(whole, now, epoch);
+  algorithm.take(whole, own, now, capacityOf(whole));
+  return { end: algorithm.lifetime(whole, own, now), at: () => size };
+}
+
+/** In so many steps what was given away becomes fresh. */
+const STEPS = 8;
+
+/** @param rest how much is not fresh */
+function restOf(used: readonly Used[], rest: number): readonly Resting[] {
+  const last = Math.max(...used.map(({ end }) => end));
+  const steps = used.flatMap(({ end }) =>
+    Array.from({ length: STEPS }, (_, k) => (end * (k + 1)) / STEPS),
+  );
+  const resting: Resting[] = [];
+  let left = rest;
+  for (const micros of steps.sort((a, b) => a - b)) {
+    const shares = used.map((one) => (micros < one.end ? one.at(micros) : 0));
+    const most = micros === last ? 0 : Math.min(left, Math.max(...shares));
+    if (most < left) resting.push({ part: left - most, micros });
+    left = most;
+  }
+  return resting;
 }
 
 /** Returns for each policy with a warm-up the permits that the whole limit lets through until it is free again. */

@@ -18,12 +18,14 @@ import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
 import { openPolicyState } from "../stores/state/several.ts";
 import { Demand } from "./demand.ts";
-import { move, PartState, partsOf, type Validity } from "./part-state.ts";
+import { type Freed, move, PartState, partsOf, type Validity } from "./part-state.ts";
 
 /** A part is never smaller: a state at a rate of 0 would not know its debts. */
 export const LEAST = 1e-9;
 /** The record by which a member learns when the ledger was created is kept for so long, ms: 30 days. */
 export const ROOT_MS = 30 * 24 * 3_600_000;
+/** More are not kept apart. */
+const MOST_RESTING = 32;
 /** Nothing is kept longer, as by other stores: 31 000 years. */
 const LONGEST_MS = 1e15;
 
@@ -55,6 +57,12 @@ export interface MemberOptions {
   readonly stats: OutageStats;
 }
 
+/** Pieces, in `WHOLE`, that are fresh from an instant of the clock on. */
+interface Resting {
+  readonly pieces: number;
+  readonly freshMs: number;
+}
+
 /**
  * The part of the limit of one key; a clock that notices when its lease is over. A key that its reserve serves has no
  * queue: it takes a third of the memory.
@@ -75,6 +83,10 @@ export class Part implements Validity, Clock {
   /** What is on lease, in `WHOLE`, and until when, ms of the clock. */
   held = 0;
   lapseMs = Infinity;
+  /** No more of it is used, for others lack it. */
+  most = Infinity;
+  /** What rests until it is fresh, of use to nobody before: in the order in which it is. */
+  #resting: Resting[] = [];
   /** Fresh pieces that were released and not acknowledged. */
   freed = 0;
   want = 0;
@@ -146,7 +158,7 @@ export class Part implements Validity, Clock {
 
   /** The part that may be used now, from 0 to 1. */
   get fraction(): number {
-    return this.#options.base + this.held / WHOLE;
+    return this.#options.base + this.#inUse / WHOLE;
   }
 
   get isHot(): boolean {
@@ -235,27 +247,93 @@ export class Part implements Validity, Clock {
     this.rows = [];
   }
 
-  /** Uses `held` pieces from now on. @param fresh how many of those that come are fresh */
-  change(held: number, fresh: number): void {
-    if (held === this.held && !this.isOver) return;
+  get #inUse(): number {
+    return this.held - piecesIn(this.#resting);
+  }
+
+  /**
+   * Has so many pieces on lease from now on, and uses at most `most` of them: others get the rest. Pieces that are of no
+   * use to them before they are fresh rest here until then.
+   *
+   * @param fresh how many of those that come are fresh
+   * @returns how many pieces are released
+   */
+  change(held: number, fresh: number, most = this.most): number {
+    this.most = most;
+    const before = this.#inUse;
+    const ripe = this.#ripe();
+    const come = held - this.held + ripe;
+    const comeFresh = fresh + ripe;
+    const inUse = Math.min(before + come, most);
+    const grown = Math.max(0, inUse - before);
+    const freed = this.#use(before, inUse, Math.min(comeFresh, grown));
+    const left = before + come - inUse;
+    const released = left - this.#rest(freed, before - inUse);
+    this.freed += Math.max(0, comeFresh - grown);
+    this.held = held - released;
+    return released;
+  }
+
+  /** Releases all pieces, fresh or not. */
+  giveUp(): void {
+    this.#use(this.#inUse, 0, 0);
+    this.most = Infinity;
+    this.#resting = [];
+    this.held = 0;
+  }
+
+  /** Uses so many pieces. @param fresh how many of those that come are fresh */
+  #use(from: number, to: number, fresh: number): Freed {
+    let freed: Freed = { fresh: 0, resting: [] };
+    if (from === to && !this.isOver) return freed;
     const { policies, base, clock, name, region } = this.#options;
-    const from = Math.max(LEAST, this.fraction);
-    this.held = held;
-    const to = Math.max(LEAST, this.fraction);
+    const [before, after] = [from, to].map((pieces) => Math.max(LEAST, base + pieces / WHOLE));
+    const parts = { from: before as number, to: after as number, fresh: fresh / WHOLE };
     this.queue.change((state, now, epoch) => {
       // not before: a process that was suspended beyond its lease must not grant what became due meanwhile
-      this.isOver = base + held === 0;
+      this.isOver = base + to === 0;
       const part = state as PartState;
-      const freed = move(part, policies.list, { from, to, fresh: fresh / WHOLE }, now, epoch);
-      if (part === this.#state) this.freed += Math.floor(freed * WHOLE);
+      const moved = move(part, policies.list, parts, now, epoch);
+      if (part === this.#state) freed = moved;
     });
-    const { key, fraction } = this;
+    this.freed += Math.floor(freed.fresh * WHOLE);
     const channel = diagnostics.fraction;
-    if (!channel.hasSubscribers) return;
-    const leaseMs = held === 0 ? 0 : Math.max(0, this.lapseMs - clock.now());
+    if (!channel.hasSubscribers) return freed;
+    const { key } = this;
+    const leaseMs = to === 0 ? 0 : Math.max(0, this.lapseMs - clock.now());
     const source = { limiter: name, ...(key === undefined ? {} : { key }) };
-    const message = { ...source, region, fraction, demand: this.demand.value / WHOLE, leaseMs };
-    queueMicrotask(() => channel.publish(message));
+    const shares = { fraction: base + to / WHOLE, demand: this.demand.value / WHOLE };
+    queueMicrotask(() => channel.publish({ ...source, region, ...shares, leaseMs }));
+    return freed;
+  }
+
+  /** Ends the rest of what is fresh now. @returns how many pieces that are */
+  #ripe(): number {
+    const now = this.#options.clock.now();
+    const isRipe = ({ freshMs }: Resting) => freshMs <= now;
+    const ripe = this.#resting.filter(isRipe);
+    if (ripe.length > 0) this.#resting = this.#resting.filter((one) => !isRipe(one));
+    return piecesIn(ripe);
+  }
+
+  /** Lets those of the pieces that were given away rest that have to. @returns how many */
+  #rest({ fresh, resting }: Freed, given: number): number {
+    if (resting.length === 0) return 0;
+    const now = this.#options.clock.now();
+    const all = given - Math.floor(fresh * WHOLE);
+    let left = all;
+    for (const [i, { part, micros }] of resting.entries()) {
+      const isLast = i === resting.length - 1;
+      const pieces = isLast ? left : Math.min(left, Math.floor(part * WHOLE));
+      left -= pieces;
+      this.#resting.push({ pieces, freshMs: now + Math.ceil(micros) / 1000 });
+    }
+    this.#resting.sort((a, b) => a.freshMs - b.freshMs);
+    while (this.#resting.length > MOST_RESTING) {
+      const [one, next] = this.#resting.splice(0, 2) as [Resting, Resting];
+      this.#resting.unshift({ pieces: one.pieces + next.pieces, freshMs: next.freshMs });
+    }
+    return all;
   }
 
   /** Goes by the numbers in force from now on. */
@@ -265,13 +343,16 @@ export class Part implements Validity, Clock {
     if (this.#queue !== undefined) this.#queue.resize(numbers);
     else this.#state.resize(this.#time.now(), numbers, this.#time.epoch);
     this.#rates = ratesOf(list);
+    const pieces = piecesIn(this.#resting);
+    const freshMs = this.#options.clock.now() + this.keepMs;
+    if (pieces > 0) this.#resting = [{ pieces, freshMs }];
   }
 
   /** Ends the lease: what was on lease is not used any more. */
   lapse(): void {
     this.lapseMs = Infinity;
     this.isOver = true;
-    this.change(0, 0);
+    this.giveUp();
     this.freed = 0;
   }
 
@@ -290,6 +371,10 @@ export class Part implements Validity, Clock {
     });
     return Math.ceil(Math.min(LONGEST_MS, Math.max(0, ...horizons.filter(Number.isFinite))));
   }
+}
+
+function piecesIn(resting: readonly Resting[]): number {
+  return resting.reduce((sum, { pieces }) => sum + pieces, 0);
 }
 
 function ratesOf(policies: readonly Policy[]): readonly number[] {

@@ -1,6 +1,14 @@
 /** Parts follow the demand: quickly, fully, fairly and without swinging. */
 import * as assert from "uvu/assert";
-import { tokenBucket } from "../../src/index.ts";
+import {
+  fixedWindow,
+  gcra,
+  type Policies,
+  slidingLog,
+  slidingWindow,
+  smoothBursty,
+  tokenBucket,
+} from "../../src/index.ts";
 import { Demand } from "../../src/regions/demand.ts";
 import { divide } from "../../src/regions/division.ts";
 import { waterFill } from "../../src/regions/water-fill.ts";
@@ -39,6 +47,7 @@ test("a member gives away what others lack, in proportion to its excess, and no 
     promised: 0,
     promisedFresh: 0,
     lapse: 0,
+    spare: 90_000,
   };
   const rows = [
     { ...row, id: "a", region: "eu", held: 60_000, want: 60_000, demand: 10_000 },
@@ -78,8 +87,13 @@ async function busy(world: World, demands: readonly number[], ms: number): Promi
   return granted;
 }
 
-async function open(regions: readonly string[], reserve: number, everyMs = 1000): Promise<World> {
-  const world = new World(policy, { regions, reserve, everyMs, leaseMs: 5 * everyMs });
+async function open(
+  regions: readonly string[],
+  reserve: number,
+  everyMs = 1000,
+  whole: Policies = policy,
+): Promise<World> {
+  const world = new World(whole, { regions, reserve, everyMs, leaseMs: 5 * everyMs });
   world.home.latencyMs = 80;
   for (const { limiter } of world.regions) await limiter.peek();
   await world.clock.advance(10_000);
@@ -154,6 +168,82 @@ test("with demand that moves every 30 s at least 97 % of what can be granted is"
     possible += Math.min(PER_SECOND, sum(demand)) * 30;
   }
   assert.ok(granted >= 0.97 * possible, `${granted} of ${possible}: ${granted / possible}`);
+  await world.close();
+});
+
+const window = { limit: 300, windowMs: 15_000 };
+const second = tokenBucket({ capacity: 50, refill: 50, everyMs: 1000 });
+const bucket = { capacity: 300, refill: 300, everyMs: 15_000 };
+const policies: Readonly<Record<string, Policies>> = {
+  "fixed window of the calendar": fixedWindow(window),
+  "fixed window that opens with a request": fixedWindow({ ...window, align: "first" }),
+  "sliding window": slidingWindow(window),
+  "sliding log": slidingLog(window),
+  "token bucket": tokenBucket(bucket),
+  "stepped bucket": tokenBucket({ ...bucket, stepped: true }),
+  "small steps": tokenBucket({ ...bucket, refill: 20, everyMs: 1000, stepped: true }),
+  gcra: gcra({ limit: 300, periodMs: 15_000, burst: 300 }),
+  smooth: smoothBursty({ permitsPerSecond: 20, burstSeconds: 15 }),
+  "sliding window and a bucket": { second, window: slidingWindow(window) },
+  "fixed window and a bucket": { second, window: fixedWindow(window) },
+};
+for (const [i, [title, whole]] of Object.entries(policies).entries()) {
+  if (isTried(i, 0))
+    test(`${title}: regions that are busy in turns use the permits that are left`, () =>
+      seeded(1, async () => {
+        const world = await open(["eu", "us"], 0.1, 1000, whole);
+        let granted = 0;
+        // a new home does not know what was used before, for longer than a window
+        await busy(world, [40, 0], 24_000);
+        for (let turn = 0; turn < 10; turn++)
+          granted += sum(await busy(world, turn % 2 === 0 ? [0, 40] : [40, 0], 6000));
+        assert.ok(granted >= 0.7 * 1200, `${granted} of 1200`);
+        await world.close();
+      }));
+
+  if (isTried(i, 1))
+    test(`${title}: one that had all gives the others their parts, although it goes on asking`, () =>
+      seeded(1, async () => {
+        const world = await open(["eu", "us", "asia"], 0.1, 1000, whole);
+        await busy(world, [40, 0, 0], 40_000);
+        await busy(world, [40, 40, 40], 30_000);
+        const granted = await busy(world, [40, 40, 40], 45_000);
+        const jain = sum(granted) ** 2 / (granted.length * sum(granted.map((n) => n * n)));
+        assert.ok(jain > 0.98, `${granted}: ${jain}`);
+        assert.ok(sum(granted) >= 0.9 * 900, `${granted}`);
+        await world.close();
+      }));
+}
+
+test("what was used of a log rests until it is fresh, and is then given away, while others lack it", async () => {
+  const world = await open(["eu", "us"], 0.1, 1000, slidingLog(window));
+  const [eu, us] = world.regions.map(({ limiter }) => limiter);
+  const parts = () => [eu, us].map((one) => Math.round((one?.fraction ?? 0) * 100) / 100);
+  await busy(world, [40, 0], 30_000);
+  assert.equal(parts(), [0.95, 0.05]);
+  const [used = 0] = await busy(world, [40, 0], 6000);
+  assert.ok(used > 150, `${used}`);
+  // it does without what others lack at once; they have it when it is fresh
+  await busy(world, [0, 40], 4000);
+  assert.is(parts()[0], 0.05);
+  assert.ok((parts()[1] ?? 1) < 0.4, `${parts()}`);
+  await busy(world, [0, 40], 15_000);
+  assert.equal(parts(), [0.05, 0.95]);
+  const { messages } = world.home;
+  await world.clock.advance(20_000);
+  assert.ok(world.home.messages - messages < 20, "both are silent in the end");
+  await world.close();
+});
+
+test("numbers that change while pieces rest: they rest for as long as the new ones ask for", async () => {
+  const world = await open(["eu", "us"], 0.1, 1000, slidingLog(window));
+  await busy(world, [40, 0], 30_000);
+  await busy(world, [40, 0], 6000);
+  await busy(world, [0, 40], 4000);
+  for (const { limiter } of world.regions)
+    await limiter.update(slidingLog({ ...window, windowMs: 60_000 }));
+  const granted = await busy(world, [0, 40], 40_000);
+  assert.ok(sum(granted) <= 60, `${granted}`);
   await world.close();
 });
 

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import * as assert from "uvu/assert";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { algorithms, share } from "../../src/algorithms/index.ts";
-import { isOnGrid } from "../../src/regions/part-state.ts";
+import { tokenBucket } from "../../src/index.ts";
 import { samplesOf } from "../support/algorithms/samples.ts";
 import { seeded, World } from "../support/regions/world.ts";
 import { progress, runs, suite } from "../support/suite.ts";
@@ -64,29 +64,41 @@ interface Grant {
   readonly permits: number;
 }
 
-for (const { name } of algorithms) {
-  for (const [title, { at }] of Object.entries(samplesOf(name).paced)) {
-    // 100 a second, in whatever portions
-    const policy = share(at(5), 20);
-    test(`${title}: all regions together keep the bound`, async () => {
-      const property = fc.asyncProperty(history, async (past) => {
-        const grants = await seeded(past.seed, () => play(policy, past));
-        keepsBound(policy, grants, past);
-      });
-      await fc.assert(property, { seed: progress.seed, numRuns: runs(120, 4) });
+// 100 a second, in whatever portions
+const paced = algorithms.flatMap(({ name }) =>
+  Object.entries(samplesOf(name).paced).map(
+    ([title, { at }]) => [title, share(at(5), 20)] as const,
+  ),
+);
+const bucket = tokenBucket({ capacity: 20, refill: 100, everyMs: 1000 });
+const limits: readonly (readonly [string, Readonly<Record<string, Policy>>])[] = [
+  ...paced.map(([title, policy]) => [title, { policy }] as const),
+  ...paced
+    .filter(([, { algorithm }]) => algorithm.isDated ?? algorithm.onGrid !== undefined)
+    .map(([title, policy]) => [`${title} and a bucket`, { policy, bucket }] as const),
+];
+
+for (const [title, policies] of limits) {
+  test(`${title}: all regions together keep the bound`, async () => {
+    const property = fc.asyncProperty(history, async (past) => {
+      const grants = await seeded(past.seed, () => play(policies, past));
+      for (const policy of Object.values(policies)) keepsBound(policy, grants, past);
     });
-  }
+    await fc.assert(property, { seed: progress.seed, numRuns: runs(120, 4) });
+  });
 }
 
 async function play(
-  policy: Policy,
+  policies: Readonly<Record<string, Policy>>,
   { kind, reserve, drift, latencyMs, phases }: History,
 ): Promise<readonly Grant[]> {
-  const isCalendar = isOnGrid(policy);
+  const isCalendar = Object.values(policies).some(
+    ({ algorithm }) => algorithm.onGrid !== undefined,
+  );
   // windows of the calendar are as exact as the clocks that show it
   const rates = isCalendar ? [1, 1, 1] : [1, 1 + drift, 1 - drift];
   const times = { everyMs: EVERY_MS, leaseMs: 1000 };
-  const world = new World(policy, { regions: REGIONS, reserve, ...times, rates });
+  const world = new World(policies, { regions: REGIONS, reserve, ...times, rates });
   const { clock, home } = world;
   home.latencyMs = latencyMs;
   const grants: Grant[] = [];

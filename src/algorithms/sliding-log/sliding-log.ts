@@ -67,6 +67,7 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
   name: "sliding-log",
   code: "l",
   inOrder: true,
+  isDated: true,
   receiptIsTime: true,
   permitsAt: [0],
 

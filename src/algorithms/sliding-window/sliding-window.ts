@@ -69,6 +69,7 @@ export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindo
   name: "sliding-window",
   code: "w",
   inOrder: true,
+  isDated: true,
   receiptIsTime: true,
   permitsAt: [0],
 
