@@ -33,6 +33,7 @@ import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import { GrantedReservation, QueuedReservation } from "../queue/reservation.ts";
+import { UNKNOWN } from "../queue/supply.ts";
 import type { Waiter } from "../queue/waiter.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
@@ -137,7 +138,10 @@ export class QueueingLimiter implements Combinable, Counted {
       if (this.#grants(amount, fairEntry)) return Promise.resolve(true);
       const deadline = this.#queue.last + micros;
       const hasRoom = micros === 0 || this.#hasRoom(amount);
-      if (!hasRoom || Math.ceil(this.#queue.estimate(amount, fairEntry).instant) > deadline) {
+      const { instant } = this.#queue.estimate(amount, fairEntry);
+      // what is not known may still be in time
+      const isTooLate = instant < UNKNOWN ? Math.ceil(instant) > deadline : micros === 0;
+      if (!hasRoom || isTooLate) {
         this.#refused(amount, fairEntry, hasRoom ? "too-long" : "queue-full");
         return Promise.resolve(false);
       }

@@ -45,6 +45,7 @@ import {
 } from "../ground/check.ts";
 import type { Clock } from "../ground/clock.ts";
 import { LimiterClosedError, readable } from "../ground/errors.ts";
+import { FIFO, orderIn } from "../queue/order.ts";
 import { RedisLimiter } from "../redis/index.ts";
 import { checkKey, checkName, refuseStrict } from "../remote/remote-options.ts";
 import { type StoreLimiter as Shared, StoreLimiter } from "../store.ts";
@@ -181,6 +182,8 @@ export const RegionalLimiter = class RegionalLimiter extends PartLimiter {
 
 class OpenRegion implements Region {
   readonly name: string;
+  readonly everyMs: number;
+  readonly isFair: boolean;
   readonly member: Member;
   readonly stats: OutageStats;
   readonly #options: MemberOptions;
@@ -204,7 +207,7 @@ class OpenRegion implements Region {
       failCheck("region", `one of regions (${names.join(", ")})`, region, RangeError);
     }
     const reserve = checkNumber("reserve", options.reserve ?? 0.1, fromZeroToOne);
-    checkNumber("everyMs", everyMs, aboveZero);
+    this.everyMs = checkNumber("everyMs", everyMs, aboveZero);
     const leaseMs = checkNumber("leaseMs", options.leaseMs ?? 5 * everyMs, {
       words: `2 x everyMs (${2 * everyMs}) or more`,
       holds: (value) => value >= 2 * everyMs && value < Infinity,
@@ -214,6 +217,7 @@ class OpenRegion implements Region {
     refuseStrict(listed);
     this.#declared = listed;
     const whole = onGrid(listed);
+    this.isFair = orderIn(options) !== FIFO;
     const { maxWaiting, onFull, clock } = checkLimiterOptions({ ...pick(options), name });
     this.#reserved = reserve / weights.size;
     const reserved = this.#reserved;
@@ -294,9 +298,9 @@ class OpenRegion implements Region {
   }
 
   async close(): Promise<void> {
-    this.member.close();
+    const told = this.member.close();
     for (const key of this.#parts.keys()) this.dismiss(key);
-    await this.#local?.close();
+    await Promise.all([told, this.#local?.close()]);
   }
 
   /** The policies of the region's own store. */

@@ -9,11 +9,18 @@ import type {
 } from "../api/limiter-api.ts";
 import { checkTryOptions, checkWaitOptions, isTryOptions } from "../api/options.ts";
 import type { OutageStats, RemoteStats, StoreState } from "../api/outage-stats.ts";
+import {
+  asParticipant,
+  type Check,
+  ForeignParticipant,
+  type RateParticipant,
+} from "../api/participant.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import { asyncDispose } from "../ground/dispose.ts";
 import {
   LimiterClosedError,
   PermitsExceedCapacityError,
+  QueueFullError,
   StoreUnavailableError,
 } from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
@@ -22,17 +29,21 @@ import { UNKNOWN } from "../queue/supply.ts";
 import type { Policies } from "../stores/policies.ts";
 import type { Member } from "./member.ts";
 import type { Part } from "./part.ts";
+import { eitherOf } from "./two-lines.ts";
 
 /** One promise is enough for all calls, because it never changes. */
 const GRANTED = Promise.resolve(true);
 const REFUSED = Promise.resolve(false);
 
-/** A limiter that answers with a decision: the part, or the reserve. */
-type Decider = Part["limiter"] | RemoteLimiter;
+/** The part, or the reserve. */
+type Either = Part["limiter"] | RemoteLimiter;
 
 /** What the limiters of all keys of a region share. */
 export interface Region {
   readonly name: string;
+  readonly everyMs: number;
+  /** Whether its calls have shares. */
+  readonly isFair: boolean;
   readonly member: Member;
   /** The reserve of the region, where it is in a store; with a key: the reserve of that key. */
   reserve(key: string | undefined): RemoteLimiter | undefined;
@@ -69,16 +80,16 @@ export class PartLimiter implements RemoteLimiter {
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
     return this.#try(() => {
-      const part = this.#open(permits);
-      if (this.#reserve === undefined) {
+      if (options !== undefined) checkWaitOptions(options)?.throwIfAborted();
+      const part = this.#open(permits, options);
+      const reserve = this.#reserve;
+      if (reserve === undefined) {
         const granted = part.acquire(permits, options);
         return granted === AT_ONCE ? granted : this.#waits(part, permits, granted);
       }
-      checkWaitOptions(options)?.throwIfAborted();
       if (part.grants(permits, options)) return AT_ONCE;
-      const own = () => this.#open().limiter.acquire(permits, options);
-      const other = (reserve: RemoteLimiter) => reserve.acquire(permits, options);
-      return this.#waits(part, permits, this.#shortest(part, permits, own, other, 0));
+      const ask = (limiter: Either, waiting: WaitOptions) => limiter.acquire(permits, waiting);
+      return this.#either(part, reserve, permits, options, ask, () => true);
     });
   }
 
@@ -102,14 +113,17 @@ export class PartLimiter implements RemoteLimiter {
     }
   }
 
-  #tryWithin(permits: Permits, longest: number | TryOptions): Promise<boolean> {
-    const part = this.#open(permits);
-    const { signal, share } = checkTryOptions(longest);
-    signal?.throwIfAborted();
-    if (part.grants(permits, share)) return GRANTED;
-    const own = () => this.#open().limiter.tryAcquire(permits, longest);
-    const other = (reserve: RemoteLimiter) => reserve.tryAcquire(permits, longest);
-    return this.#waits(part, permits, this.#shortest(part, permits, own, other, true));
+  #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
+    checkTryOptions(wait).signal?.throwIfAborted();
+    const options = typeof wait === "number" ? { timeoutMs: wait } : wait;
+    const part = this.#open(permits, options);
+    const reserve = this.#reserve;
+    if (part.grants(permits, options)) return GRANTED;
+    if (reserve === undefined)
+      return this.#waits(part, permits, part.limiter.tryAcquire(permits, options));
+    const ask = async (limiter: Either, waiting: TryOptions) =>
+      limiter.tryAcquire(permits, waiting);
+    return this.#either(part, reserve, permits, options, ask, (isGranted) => isGranted);
   }
 
   reserve(permits: Permits = 1, options?: ShareOptions): Promise<Reservation> {
@@ -123,47 +137,95 @@ export class PartLimiter implements RemoteLimiter {
     options?: ShareOptions,
   ): Promise<Reservation> {
     return this.#try(async () => {
-      const part = this.#open(permits);
-      const own = async () => this.#open().limiter[reserveAwaited](permits, sequence, options);
+      const part = this.#open(permits, options);
       const { waitMs } = part.limiter.peek(permits, options);
       const reserve = this.#reserve;
-      const other = waitMs > 0 ? await there(reserve?.peek(permits, options)) : undefined;
-      if (waitMs > 0 && other?.allowed !== true) this.#lack();
-      if (reserve === undefined || other === undefined || other.waitMs >= waitMs) return own();
-      return reserve.reserve(permits, options);
+      if (waitMs > 0 && reserve !== undefined) {
+        const other = await there(reserve.peek(permits, options)).catch((error) => {
+          if (!isServed(part, error)) throw error;
+          return undefined;
+        });
+        // a place in the reserve's line stays there, though the part grows
+        const isCut = part.fraction === 0 && this.region.stats.state === "unavailable";
+        const isNear = isCut || (other?.waitMs ?? Infinity) <= this.region.everyMs;
+        if (other?.allowed !== true) this.#lack();
+        if (other !== undefined && isNear && other.waitMs < waitMs)
+          return reserve.reserve(permits, options);
+      }
+      const current = this.#open();
+      const reservation = current.limiter[reserveAwaited](permits, sequence, options);
+      if (reservation.waitMs > 0) void this.#waits(current, permits, reservation.ready());
+      return reservation;
     });
   }
 
+  /** In a combination it is looked at, and then asked. What is refused there is demand, too. */
+  [asParticipant](options?: ShareOptions): RateParticipant {
+    const look = (permits: Permits) => ask((limiter) => limiter.peek(permits, options));
+    const ask = async (answer: (limiter: Either) => Decision | Promise<Decision>) =>
+      this.#answer(this.#open(), answer);
+    const { slot, steps } = new ForeignParticipant({
+      peek: look,
+      decide: async (permits) => {
+        const decision = await ask((limiter) => limiter.decide(permits, options));
+        if (decision.allowed) this.#open(permits);
+        return decision;
+      },
+      reserve: (permits) => this.reserve(permits, options),
+      refund: (permits) => this.refund(permits),
+    });
+    return {
+      slot,
+      steps: {
+        check: async (...request) => (await steps.check(...request)).map(known),
+        take: async (...request) => (await steps.take(...request)).map(known),
+      },
+      isFair: this.region.isFair,
+      refused: (permits) => {
+        this.#open(permits);
+        this.#lack();
+      },
+      full: (permits) => this.#part.limiter[asParticipant](options).full(permits),
+    };
+  }
+
   decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
-    const ask = (limiter: Decider) => limiter.decide(permits, options);
-    return this.#try(() => this.#answer(this.#open(permits), ask, true));
+    const ask = (limiter: Either) => limiter.decide(permits, options);
+    return this.#try(async () => {
+      const decision = await this.#answer(this.#open(permits, options), ask);
+      if (!decision.allowed) this.#lack();
+      return finite(decision);
+    });
   }
 
   peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
-    const ask = (limiter: Decider) => limiter.peek(permits, options);
-    return this.#try(() => this.#answer(this.#open(), ask, false));
+    const ask = (limiter: Either) => limiter.peek(permits, options);
+    return this.#try(async () => finite(await this.#answer(this.#open(), ask)));
   }
 
   /** Asks the part, and if it refuses the reserve; returns the decision with the shorter wait. */
   async #answer(
     part: Part,
-    ask: (limiter: Decider) => Decision | Promise<Decision>,
-    isDemand: boolean,
+    ask: (limiter: Either) => Decision | Promise<Decision>,
   ): Promise<Decision> {
-    const own = finite(await ask(part.limiter));
+    const own = await ask(part.limiter);
     const reserve = this.#reserve;
-    const other = own.allowed || reserve === undefined ? own : ((await there(ask(reserve))) ?? own);
-    const shorter = other.allowed || other.waitMs <= own.waitMs ? other : own;
-    if (isDemand && !shorter.allowed) this.#lack();
-    return shorter;
+    if (own.allowed || reserve === undefined) return own;
+    const other = (await there(ask(reserve))) ?? own;
+    return other.allowed || other.waitMs <= own.waitMs ? other : own;
   }
 
   charge(permits: Permits): Promise<void> {
-    return this.#try(async () => this.#open(permits).limiter.charge(permits));
+    return this.#try(async () => this.#payer(this.#open(permits)).charge(permits));
   }
 
   refund(permits: Permits): Promise<void> {
-    return this.#try(async () => this.#open().limiter.refund(permits));
+    return this.#try(async () => this.#payer(this.#open()).refund(permits));
+  }
+
+  /** Without a part the reserve pays: a debt of no part would be there for ever. */
+  #payer(part: Part): Pick<RemoteLimiter, "charge" | "refund"> | Part["limiter"] {
+    return (part.fraction === 0 ? this.#reserve : undefined) ?? part.limiter;
   }
 
   pause(ms: number): Promise<void> {
@@ -225,22 +287,22 @@ export class PartLimiter implements RemoteLimiter {
     return this.close();
   }
 
-  /** Checks that the limiter is open, ends a lease that is over, and counts the request as demand. */
-  #open(permits?: Permits): Part {
+  /** Checks that the limiter is open, ends a lease that is over, and counts a request as demand, if its options are right. */
+  #open(permits?: Permits, options?: ShareOptions): Part {
     const { member, name } = this.region;
     if (member.isClosed) throw new LimiterClosedError(name);
     const part = this.#part;
     if (part.isLapsed) member.lapse(part);
+    if (options !== undefined && permits !== undefined) part.check(permits, options);
     if (permits !== undefined) part.asked(permits);
     return part;
   }
 
-  /** Counts the caller among those that wait. */
+  /** Counts the caller among those that wait, in a part that lacks permits. */
   #waits<T>(part: Part, permits: Permits, answer: Promise<T>): Promise<T> {
     const { member } = this.region;
     member.waits(part, part.costOf(permits), answer);
-    // with a reserve in a store, only if that refuses: see `#shortest`
-    if (this.#reserve === undefined) member.lack(part);
+    member.lack(part);
     return answer;
   }
 
@@ -261,27 +323,34 @@ export class PartLimiter implements RemoteLimiter {
     this.region.member.lack(this.#part);
   }
 
-  /** Takes the permits from the reserve if they are there now; else waits where the wait is shorter. */
-  async #shortest<T>(
+  /** Waits in the line of the part and in that of the reserve. A key that its reserve serves never becomes hot. */
+  #either<T, Options extends WaitOptions>(
     part: Part,
+    reserve: RemoteLimiter,
     permits: Permits,
-    own: () => Promise<T>,
-    other: (reserve: RemoteLimiter) => Promise<T>,
-    granted: T,
+    options: Options | undefined,
+    ask: (limiter: Either, options: Options) => Promise<T>,
+    isGranted: (answer: T) => boolean,
   ): Promise<T> {
-    const reserve = this.#reserve;
-    if (reserve === undefined) return own();
-    try {
-      const decision = await there(reserve.decide(permits));
-      if (decision?.allowed) return granted;
-      this.region.member.lack(part);
-      if (decision === undefined) return own();
-      if (decision.waitMs < part.limiter.peek(permits).waitMs) return await other(reserve);
-    } catch (error) {
-      this.region.member.lack(part);
-      if (!(error instanceof StoreUnavailableError) || part.fraction === 0) throw error;
-    }
-    return own();
+    const { member, stats } = this.region;
+    const own = {
+      wait: (signal: AbortSignal) => ask(part.limiter, { ...options, signal } as Options),
+      canDoWithout: isFull,
+      giveBack: () => part.limiter.refund(permits),
+    };
+    const other = {
+      wait: (signal: AbortSignal) => {
+        const looked = reserve.peek(permits).then(({ allowed }) => allowed);
+        void looked.catch(() => false).then((allowed) => allowed || this.#lack());
+        return ask(reserve, { ...options, signal } as Options);
+      },
+      canDoWithout: (error: unknown) =>
+        isFull(error) || error instanceof PermitsExceedCapacityError || isServed(part, error),
+      giveBack: () => void reserve.refund(permits).catch(() => {}),
+    };
+    const answer = eitherOf([own, other], isGranted, options?.signal, stats.counts);
+    member.waits(part, part.costOf(permits), answer);
+    return answer;
   }
 
   #try<T>(run: () => Promise<T>): Promise<T> {
@@ -301,6 +370,19 @@ async function there<T>(answer: T | Promise<T>): Promise<T | undefined> {
     if (error instanceof PermitsExceedCapacityError) return undefined;
     throw error;
   }
+}
+
+function isFull(error: unknown): boolean {
+  return error instanceof QueueFullError;
+}
+
+/** Whether it is the region's store that is away: the part serves the calls then, if there is one. */
+function isServed(part: Part, error: unknown): boolean {
+  return error instanceof StoreUnavailableError && part.fraction > 0;
+}
+
+function known(check: Check): Check {
+  return { ...check, decision: finite(check.decision) };
 }
 
 /** It is not known when a request can be granted that depends on other regions: as far as is known, never. */

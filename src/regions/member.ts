@@ -19,12 +19,10 @@ import type { Timer } from "../ground/clock.ts";
 import { type LedgerRecord, readLedger, WHOLE, writeMessage } from "../stores/ledger.ts";
 import { FIRST } from "./demand.ts";
 import { divide, isLacked } from "./division.ts";
-import { type MemberOptions, type Part, ROOT_MS } from "./part.ts";
+import { DRIFT, type MemberOptions, type Part, ROOT_MS } from "./part.ts";
 
 /** Timers are as exact as this, ms: a sum of times may be greater by a rounding. */
 const MICROSECOND = 0.001;
-/** The ledger's leases are longer by this factor, for clocks that run at different speeds. */
-const DRIFT = 1.1;
 /** A member that lacks permits, or has just become hot, waits for this part of an interval. */
 const SOON = 1 / 3;
 /** From half-way to the next message. Random numbers add up to 0.05, so that an interval is never too long. */
@@ -50,6 +48,9 @@ export class Member {
   #timerAt = Infinity;
   #isAwaited = false;
   #isClosed = false;
+  #ending: Promise<void> | undefined;
+  /** Whether messages have no reply: then one for all keys asks whether the home is back. */
+  #isSilent = false;
 
   constructor(options: MemberOptions) {
     this.#options = options;
@@ -113,18 +114,34 @@ export class Member {
     this.#hasten(part);
   }
 
-  /** Gives all parts back, and ends all timers. */
-  close(): void {
-    if (this.#isClosed) return;
+  /** Gives all parts back, and ends all timers. Resolves when the ledger knows, or has not answered for too long. */
+  close(): Promise<void> {
+    this.#ending ??= this.#end();
+    return this.#ending;
+  }
+
+  async #end(): Promise<void> {
+    const { clock, stats } = this.#options;
     this.#isClosed = true;
+    this.#timer?.cancel();
+    const parts = [...this.#hot].filter(({ number }) => number > 0);
     for (const part of this.#hot) {
       part.want = 0;
       part.giveUp();
-      if (part.number > 0) this.#send(part, this.#options.clock.now());
     }
     this.#hot.clear();
-    this.#timer?.cancel();
-    this.#options.stats.end();
+    let timer: Timer | undefined;
+    const tooLong = new Promise<void>((resolve) => {
+      timer = clock.wakeAt(clock.now() + patienceMs(this.#options), resolve);
+    });
+    const told = parts.map(async (part) => {
+      // it would be taken for a member that knows more, if it came after the last message
+      if (!part.isAnswered) await Promise.race([part.underWay, tooLong]);
+      await this.#send(part, clock.now());
+    });
+    await Promise.race([Promise.all(told), tooLong]);
+    timer?.cancel();
+    stats.end();
   }
 
   /** Sets the timer to the next message or the next end of a lease. */
@@ -176,14 +193,20 @@ export class Member {
   /** Sends the message of a part. Without a reply the next one is sent after `patienceMs`. */
   #round(part: Part, now: number): void {
     const { stats } = this.#options;
-    if (!part.isAnswered)
+    if (!part.isAnswered) {
       stats.lost(new Error(`the home has not answered for ${patienceMs(this.#options)} ms`));
+      if (this.#isSilent) {
+        part.nextMs = now + patienceMs(this.#options);
+        return;
+      }
+      this.#isSilent = true;
+    }
     // a member that has become patient lacks something else now
     if (part.demand.measure(now)) part.soon = 0;
     // what waits may need a larger part than the reserve, however seldom it comes
     const isAwaited = part.callers > 0 || !part.isIdle;
     part.idle = isAwaited || part.demand.value > this.#reservedOf(part) ? 0 : part.idle + 1;
-    if (part.idle >= IDLE_INTERVALS && part.held === 0 && part.want === 0) {
+    if (part.idle >= IDLE_INTERVALS && part.held === 0 && part.want === 0 && part.isTold) {
       part.cool();
       this.#hot.delete(part);
       return;
@@ -199,7 +222,7 @@ export class Member {
     }
     part.isAnswered = false;
     part.nextMs = now + patienceMs(this.#options);
-    this.#send(part, now);
+    part.underWay = this.#send(part, now);
   }
 
   /** Demand up to this needs no lease: a reserve in a store is divided among the members that share it. */
@@ -220,14 +243,21 @@ export class Member {
     const message = this.#message(this.#root, { keepMs: ROOT_MS, since: 0 });
     void this.#call(this.#root, this.#options.ledgerKey, message, ({ record }) => {
       this.#created = Math.max(this.#created, record.created);
+      if (!this.#isSilent) return;
+      this.#isSilent = false;
+      for (const part of this.#hot) {
+        if (!part.isAnswered) part.speak(this.#options.clock.now());
+        this.#hasten(part);
+      }
     });
   }
 
-  #send(part: Part, now: number): void {
+  #send(part: Part, now: number): Promise<void> {
     const { ledgerKey, base, clock, everyMs, leaseMs } = this.#options;
     const { key, held, freed, want, keepMs } = part;
     // stated once only: if this message is lost, it is not known which of the released pieces they were
     part.freed = 0;
+    part.isTold = held + want === 0;
     const demand = Math.max(0, Math.floor(part.demand.value - base * WHOLE));
     const since = this.#created;
     const amounts = { held, fresh: freed, want, demand, waitedMs: waitedMs(part, now) };
@@ -240,12 +270,13 @@ export class Member {
     const replied = (reply: Reply) => {
       if (!isLast()) return;
       part.isLate = false;
+      if (part.lapseMs <= clock.now()) part.lapse();
       // what its lease has ended of meanwhile may be another one's by now, if the message was late
       this.#replied(part, { ...reply, held: Math.max(0, reply.held - held + part.held) }, now);
     };
     // the limiter without a key has none behind the bracket
     const of = key?.replace(/^%*$/, "%$&") ?? "";
-    void this.#call(part, `${ledgerKey}[${of}`, message, replied, (isLate) => {
+    return this.#call(part, `${ledgerKey}[${of}`, message, replied, (isLate) => {
       if (!isLast()) return;
       // the next message says the same: at once if this one seemed too old, since the ledger's time is known now
       part.speak(clock.now() + (isLate && !part.isLate ? 0 : everyMs));

@@ -66,9 +66,16 @@ export interface Freed {
 /** Sums of permits are as exact as this. */
 const ROUNDING = 1e-12;
 
-/** What a policy of the whole limit lets through at once; 0 at an infinite rate, where nothing is counted. */
-function capacityOf(policy: Policy): number {
-  const capacity = policy.algorithm.bound(policy, 0, 0);
+/**
+ * What a policy of the whole limit lets through at once, without what may wait; 0 at an infinite rate, where nothing is
+ * counted.
+ */
+export function capacityOf(policy: Policy): number {
+  const { algorithm } = policy;
+  const capacity =
+    policy.maxWaiting === undefined
+      ? algorithm.bound(policy, 0, 0)
+      : algorithm.quota(policy, algorithm.start(policy, 0), 0).limit;
   return capacity === Infinity ? 0 : capacity;
 }
 

@@ -18,12 +18,14 @@ import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
 import { openPolicyState } from "../stores/state/several.ts";
 import { Demand } from "./demand.ts";
-import { type Freed, move, PartState, partsOf, type Validity } from "./part-state.ts";
+import { capacityOf, type Freed, move, PartState, partsOf, type Validity } from "./part-state.ts";
 
 /** A part is never smaller: a state at a rate of 0 would not know its debts. */
 export const LEAST = 1e-9;
 /** The record by which a member learns when the ledger was created is kept for so long, ms: 30 days. */
 export const ROOT_MS = 30 * 24 * 3_600_000;
+/** Leases and rests are longer at the home by this factor, for clocks that run at different speeds. */
+export const DRIFT = 1.1;
 /** More are not kept apart. */
 const MOST_RESTING = 32;
 /** Nothing is kept longer, as by other stores: 31 000 years. */
@@ -91,7 +93,10 @@ export class Part implements Validity, Clock {
   freed = 0;
   want = 0;
   number = 0;
+  /** Whether its last message said that it has nothing and wants nothing. */
+  isTold = false;
   isAnswered = true;
+  underWay: Promise<void> = Promise.resolve();
   /** Whether the last message seemed too old. */
   isLate = false;
   /** What the clock of its ledger shows beyond this one, ms; undefined: not known. In a cluster each key has another clock. */
@@ -207,6 +212,11 @@ export class Part implements Validity, Clock {
     return at <= now;
   }
 
+  /** @throws TypeError or RangeError if these are not the options of a call */
+  check(permits: Permits, options: ShareOptions): void {
+    orderIn(this.#options).entryOf(options, this.#state.amount(permits));
+  }
+
   /** Counts a request as demand. @throws PermitsExceedCapacityError if no part can ever grant it */
   asked(permits: Permits): void {
     const { largest } = this.#options;
@@ -271,6 +281,7 @@ export class Part implements Validity, Clock {
     const released = left - this.#rest(freed, before - inUse);
     this.freed += Math.max(0, comeFresh - grown);
     this.held = held - released;
+    if (this.held === 0) this.lapseMs = Infinity;
     return released;
   }
 
@@ -280,6 +291,7 @@ export class Part implements Validity, Clock {
     this.most = Infinity;
     this.#resting = [];
     this.held = 0;
+    this.lapseMs = Infinity;
   }
 
   /** Uses so many pieces. @param fresh how many of those that come are fresh */
@@ -350,7 +362,6 @@ export class Part implements Validity, Clock {
 
   /** Ends the lease: what was on lease is not used any more. */
   lapse(): void {
-    this.lapseMs = Infinity;
     this.isOver = true;
     this.giveUp();
     this.freed = 0;
@@ -358,18 +369,18 @@ export class Part implements Validity, Clock {
 
   /** How long the state of a part may matter: a piece is fresh after that, ms. */
   get keepMs(): number {
-    const { list } = this.#options.policies;
-    const horizons = list.map((policy) => {
-      const state = policy.algorithm.start(policy, 0);
-      policy.algorithm.take(
-        policy,
-        state,
-        0,
-        Math.max(Number.MIN_VALUE, policy.algorithm.bound(policy, 0, 0)),
-      );
-      return policy.algorithm.lifetime(policy, state, 0) / 1000;
+    const horizons = this.#options.policies.list.map((policy) => {
+      const { algorithm } = policy;
+      const state = algorithm.start(policy, 0);
+      const capacity = capacityOf(policy);
+      algorithm.take(policy, state, 0, Math.max(Number.MIN_VALUE, capacity));
+      // stored permits of a warm-up are a time, too
+      return capacity > 0
+        ? algorithm.earliest(policy, state, 0, capacity)
+        : algorithm.lifetime(policy, state, 0);
     });
-    return Math.ceil(Math.min(LONGEST_MS, Math.max(0, ...horizons.filter(Number.isFinite))));
+    const known = horizons.filter(Number.isFinite);
+    return Math.ceil(Math.min(LONGEST_MS, (DRIFT * Math.max(0, ...known)) / 1000));
   }
 }
 

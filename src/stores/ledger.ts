@@ -37,6 +37,9 @@
 /** The whole limit. Fractions are counted in these parts. */
 export const WHOLE = 1e9;
 
+/** Clocks of processes that tell a store the time differ by no more: a message that is earlier by so much came at once. */
+const SAME_MS = 1000;
+
 /** What a member tells the ledger about one limit. The order is that of the message. */
 export interface LedgerMessage {
   /** Two words without spaces. */
@@ -103,13 +106,15 @@ export type Exchange = (key: string, message: readonly string[]) => Promise<stri
 export function exchange(
   text: string | undefined,
   message: readonly string[],
-  now: number,
+  timeMs: number,
 ): { readonly reply: string; readonly record?: string; readonly lifeMs: number } {
   const [id = "", region = "", ...numbers] = message;
   const [number = 0, answered = 0, since = 0, sent = 0, held = 0, freed = 0, ...more] =
     numbers.map(Number);
   const [want = 0, demand = 0, waited = 0, lease = 0, gap = 0, keep = 0, pool = 0] = more;
   const record = text === undefined ? undefined : readLedger(text);
+  const early = (record?.last ?? 0) - timeMs;
+  const now = early > 0 && early <= SAME_MS ? timeMs + early : timeMs;
   // 0 means that it is not known
   const start = since > 0 ? since : Math.max(1, now);
   let { created, closed, fresh, rest, last } =
@@ -131,7 +136,13 @@ export function exchange(
   }
   const isLate = number <= me.number || (sent > 0 && now - sent > lease);
   if (isLate) return { reply: `late ${now}`, lifeMs: 0 };
-  const isOlder = me.number < answered;
+  // one that has given everything back has no row
+  const isOlder = me.number < answered && me.number + held + want > 0;
+  if (answered === 0 && held === 0 && me.held + me.gift > 0) {
+    // it does not know this row: others may have been handed these parts since
+    rest = Math.max(rest, longest);
+    me = { ...me, held: 0, gift: 0, giftFresh: 0 };
+  }
   if (me.lapse <= now) me = { ...EMPTY, id, region };
 
   const hasForgotten = isOlder || held > me.held || since > created;

@@ -215,37 +215,39 @@ for (const [i, [title, whole]] of Object.entries(policies).entries()) {
       }));
 }
 
-test("what was used of a log rests until it is fresh, and is then given away, while others lack it", async () => {
-  const world = await open(["eu", "us"], 0.1, 1000, slidingLog(window));
-  const [eu, us] = world.regions.map(({ limiter }) => limiter);
-  const parts = () => [eu, us].map((one) => Math.round((one?.fraction ?? 0) * 100) / 100);
-  await busy(world, [40, 0], 30_000);
-  assert.equal(parts(), [0.95, 0.05]);
-  const [used = 0] = await busy(world, [40, 0], 6000);
-  assert.ok(used > 150, `${used}`);
-  // it does without what others lack at once; they have it when it is fresh
-  await busy(world, [0, 40], 4000);
-  assert.is(parts()[0], 0.05);
-  assert.ok((parts()[1] ?? 1) < 0.4, `${parts()}`);
-  await busy(world, [0, 40], 15_000);
-  assert.equal(parts(), [0.05, 0.95]);
-  const { messages } = world.home;
-  await world.clock.advance(20_000);
-  assert.ok(world.home.messages - messages < 20, "both are silent in the end");
-  await world.close();
-});
+test("what was used of a log rests until it is fresh, and is then given away, while others lack it", () =>
+  seeded(1, async () => {
+    const world = await open(["eu", "us"], 0.1, 1000, slidingLog(window));
+    const [eu, us] = world.regions.map(({ limiter }) => limiter);
+    const parts = () => [eu, us].map((one) => Math.round((one?.fraction ?? 0) * 100) / 100);
+    await busy(world, [40, 0], 30_000);
+    assert.equal(parts(), [0.95, 0.05]);
+    const [used = 0] = await busy(world, [40, 0], 6000);
+    assert.ok(used > 150, `${used}`);
+    // it does without what others lack at once; they have it when it is fresh
+    await busy(world, [0, 40], 4000);
+    assert.is(parts()[0], 0.05);
+    assert.ok((parts()[1] ?? 1) < 0.4, `${parts()}`);
+    await busy(world, [0, 40], 15_000);
+    assert.equal(parts(), [0.05, 0.95]);
+    const { messages } = world.home;
+    await world.clock.advance(20_000);
+    assert.ok(world.home.messages - messages < 20, "both are silent in the end");
+    await world.close();
+  }));
 
-test("numbers that change while pieces rest: they rest for as long as the new ones ask for", async () => {
-  const world = await open(["eu", "us"], 0.1, 1000, slidingLog(window));
-  await busy(world, [40, 0], 30_000);
-  await busy(world, [40, 0], 6000);
-  await busy(world, [0, 40], 4000);
-  for (const { limiter } of world.regions)
-    await limiter.update(slidingLog({ ...window, windowMs: 60_000 }));
-  const granted = await busy(world, [0, 40], 40_000);
-  assert.ok(sum(granted) <= 60, `${granted}`);
-  await world.close();
-});
+test("numbers that change while pieces rest: they rest for as long as the new ones ask for", () =>
+  seeded(1, async () => {
+    const world = await open(["eu", "us"], 0.1, 1000, slidingLog(window));
+    await busy(world, [40, 0], 30_000);
+    await busy(world, [40, 0], 6000);
+    await busy(world, [0, 40], 4000);
+    for (const { limiter } of world.regions)
+      await limiter.update(slidingLog({ ...window, windowMs: 60_000 }));
+    const granted = await busy(world, [0, 40], 40_000);
+    assert.ok(sum(granted) <= 60, `${granted}`);
+    await world.close();
+  }));
 
 test("few requests: what chance does not explain is believed at once, what it does slowly", () => {
   // requests in an interval, and the estimate then, in requests; each costs a tenth of the limit

@@ -249,7 +249,10 @@ test("a home that answers nonsense, throws or never answers costs no caller anyt
       await clock.advance(100);
     }
     assert.ok(limiter.fraction < 0.04);
-    await limiter.close();
+    const closed = limiter.close();
+    // no longer than for any other message
+    await clock.advance(2000);
+    await closed;
   }
 });
 

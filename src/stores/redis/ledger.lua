@@ -38,6 +38,7 @@ if text then
   local head, lines = string.match(text, "^([^\n]*)\n(.*)$")
   local fields = fields_of(head or "", 0, 5)
   created, closed, fresh, rest, at = fields[1], fields[2], fields[3], fields[4], fields[5]
+  if at > now and at - now <= 1000 then now = at end
   local back = math.max(0, at - now)
   closed = closed - back
   if now > at and now <= at + 2 * gap then
@@ -60,7 +61,12 @@ end
 if (me and number <= me[3]) or (sent > 0 and now - sent > lease) then
   return string.format("late %.0f", now)
 end
-local is_older = (me and me[3] or 0) < answered
+local known = me and me[3] or 0
+local is_older = known < answered and known + held + want > 0
+if me and answered == 0 and held == 0 and me[4] + me[5] > 0 then
+  rest = math.max(rest, longest)
+  me[4], me[5], me[6] = 0, 0, 0
+end
 if not me or me[11] <= now then
   me = { id, region, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 end

@@ -168,8 +168,11 @@ export class World {
   }
 
   async close(): Promise<void> {
-    for (const { limiter } of this.regions) await limiter.close();
-    for (const limiter of this.#left) await limiter.close();
+    const all = [...this.regions.map(({ limiter }) => limiter), ...this.#left];
+    const closed = Promise.all(all.map((limiter) => limiter.close()));
+    // a home that does not answer is not waited for much longer
+    await this.clock.advance(3000);
+    await closed;
   }
 }
 

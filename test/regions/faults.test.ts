@@ -1,0 +1,354 @@
+/** Faults of homes, clocks and processes that let regions use more than the limit, or wait for longer than the docs say. */
+import { type Clock, type Policies, slidingLog, type Timer, tokenBucket } from "smooth-limiter";
+import { RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
+import type { Store } from "smooth-limiter/store";
+import { FakeClock } from "smooth-limiter/testing";
+import * as assert from "uvu/assert";
+import { exchange } from "../../src/stores/ledger.ts";
+import { seeded } from "../support/regions/world.ts";
+import { suite } from "../support/suite.ts";
+
+const test = suite("regions, faults");
+
+const START_MS = 1_750_000_000_000;
+const REGIONS = ["eu", "us", "asia"];
+const bucket = tokenBucket({ capacity: 1000, refill: 1000, everyMs: 1000 });
+
+/** What happens to a message: how long it travels, one way, and how often it arrives. */
+interface Fate {
+  readonly thereMs?: number;
+  readonly backMs?: number;
+  readonly copies?: number;
+  /** Whether its client still runs when it arrives. */
+  readonly isSent?: () => boolean;
+}
+
+/** A region's own clock. */
+class OwnClock implements Clock {
+  readonly epochMs = START_MS;
+  readonly #clock: FakeClock;
+  rate = 1;
+  /** By how much timers are late, ms. */
+  lateMs = 0;
+
+  constructor(clock: FakeClock) {
+    this.#clock = clock;
+  }
+
+  now(): number {
+    return this.#clock.now() * this.rate;
+  }
+
+  wakeAt(timeMs: number, wake: () => void): Timer {
+    const atMs = Math.ceil(Math.max(0, timeMs / this.rate) * 1000) / 1000;
+    return this.#clock.wakeAt(atMs + this.lateMs, wake);
+  }
+}
+
+interface Region {
+  readonly name: string;
+  readonly clock: OwnClock;
+  readonly limiter: RegionalLimiter;
+  isClosed: boolean;
+}
+
+/** Regions of one limit, whose home and messages the test controls. */
+class Scene {
+  readonly clock = new FakeClock();
+  readonly regions: readonly Region[];
+  /** The records, with the time until which the home keeps each. */
+  records: ReadonlyMap<string, { readonly text: string; readonly untilMs: number }> = new Map();
+  /** What the home's clock shows; each message has that of its region. */
+  homeMs = (_region: string) => this.clock.now();
+  fate = (_region: string, _message: readonly string[]): Fate => ({});
+  granted = 0;
+  /** The largest part of the limit that all have had together. */
+  most = 0;
+
+  constructor(names: readonly string[], policy: Policies, options: Partial<RegionalOptions> = {}) {
+    this.regions = names.map((region) => {
+      const clock = new OwnClock(this.clock);
+      const home = { run: () => {}, exchange: this.#homeOf(region) } as unknown as Store;
+      const all = { ...options, home, region, regions: names, clock };
+      const limiter = RegionalLimiter.create("limit", policy, all);
+      return { name: region, clock, limiter, isClosed: false };
+    });
+  }
+
+  async begin(): Promise<this> {
+    for (const { limiter } of this.regions) await limiter.peek();
+    await this.clock.advance(9000);
+    return this;
+  }
+
+  region(index: number): Region {
+    const region = this.regions[index];
+    assert.ok(region);
+    return region;
+  }
+
+  /** The record of the limit without a key. */
+  get record(): string {
+    return this.records.get("l:limit%regions[")?.text ?? "";
+  }
+
+  #homeOf(region: string) {
+    return async (key: string, message: readonly string[]): Promise<string> => {
+      const isRoot = !key.includes("[");
+      const fate = isRoot ? {} : this.fate(region, message);
+      const { thereMs = 10, backMs = 10, copies = 1, isSent = () => true } = fate;
+      let reply = "";
+      for (let copy = 0; copy < copies; copy++) {
+        await this.#travel(copy === 0 ? thereMs : 0);
+        if (!isSent()) await this.#travel(Infinity);
+        const now = Math.floor(START_MS + this.homeMs(region));
+        const known = this.records.get(key);
+        const text = known !== undefined && known.untilMs > now ? known.text : undefined;
+        const done = exchange(text, message, now);
+        const { record, lifeMs } = done;
+        if (record !== undefined) {
+          this.records = new Map([...this.records, [key, { text: record, untilMs: now + lifeMs }]]);
+        }
+        reply = done.reply;
+      }
+      await this.#travel(backMs);
+      return reply;
+    };
+  }
+
+  #travel(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      if (ms < Infinity) this.clock.wakeAt(this.clock.now() + ms, resolve);
+    });
+  }
+
+  /** Each region asks so often in a tick. @param until ends it early. @returns for how long, ms */
+  async ask(demands: readonly number[], ms: number, tickMs = 50, until = () => false) {
+    let t = 0;
+    for (; t < ms && !until(); t += tickMs) {
+      for (const [i, requests] of demands.entries()) {
+        for (let k = 0; k < requests; k++) {
+          if (await this.region(i).limiter.tryAcquire()) this.granted += 1;
+        }
+      }
+      await this.clock.advance(tickMs);
+      const open = this.regions.filter(({ isClosed }) => !isClosed);
+      this.most = Math.max(
+        this.most,
+        open.reduce((sum, { limiter }) => sum + limiter.fraction, 0),
+      );
+    }
+    return t;
+  }
+
+  async leave(index: number): Promise<void> {
+    const region = this.region(index);
+    region.isClosed = true;
+    const closed = region.limiter.close();
+    await this.clock.advance(200);
+    await closed;
+  }
+
+  async end(): Promise<void> {
+    const closed = Promise.all(this.regions.map(({ limiter }) => limiter.close()));
+    await this.clock.advance(8000);
+    await closed;
+  }
+}
+
+function keepsWhole({ most }: Scene): void {
+  assert.ok(most < 1.0001, `together the regions have had ${most} of the limit`);
+}
+
+test("a home that goes back in time hands nobody at once what it had handed to it then", async () => {
+  await seeded(1, async () => {
+    const scene = await new Scene(["eu", "us"], bucket, { leaseMs: 10_000 }).begin();
+    await scene.ask([0, 60], 4000);
+    // a row: id region number held gift
+    const isHanded = () => / eu \d+ \d+ [1-9]/.test(scene.record);
+    await scene.ask([20, 20], 5000, 10, isHanded);
+    assert.ok(isHanded());
+    const old = scene.records;
+    // eu takes it, gives it back as it becomes idle, and us has it
+    await scene.ask([20, 20], 500, 10);
+    await scene.ask([0, 5], 5000);
+    await scene.ask([0, 60], 2500);
+    scene.records = old;
+    await scene.ask([60, 60], 3000);
+    keepsWhole(scene);
+    await scene.end();
+  });
+});
+
+test("what was used of a window is not used again in it, if the home's clock runs faster by a tenth", async () => {
+  await seeded(1, async () => {
+    const scene = await new Scene(
+      ["eu", "us"],
+      slidingLog({ limit: 300, windowMs: 120_000 }),
+    ).begin();
+    scene.homeMs = () => scene.clock.now() * 1.1;
+    await scene.clock.advance(130_000);
+    const startMs = scene.clock.now();
+    await scene.ask([100, 0], 3000);
+    await scene.leave(0);
+    // the home thinks that more than 122 s have passed
+    await scene.clock.advance(startMs + 114_500 - scene.clock.now());
+    await scene.ask([0, 20], 3000);
+    assert.ok(scene.clock.now() < startMs + 120_000);
+    assert.ok(scene.granted <= 300, `${scene.granted} were granted in a window`);
+    await scene.end();
+  });
+});
+
+test("a home in a store without a clock: clocks of processes that differ by less than a second end no lease", async () => {
+  await seeded(1, async () => {
+    const scene = await new Scene(REGIONS, bucket).begin();
+    scene.homeMs = (region) => scene.clock.now() + (region === "us" ? 500 : 0);
+    await scene.ask([60, 5, 5], 6000);
+    let isCut = true;
+    scene.fate = (region) => (isCut && region === "eu" ? { thereMs: Infinity } : {});
+    await scene.ask([60, 60, 60], 9000);
+    isCut = false;
+    keepsWhole(scene);
+    await scene.end();
+  });
+});
+
+test("a process that was suspended until its lease was over, and whose message was slow, uses nothing that others have", async () => {
+  await seeded(1, async () => {
+    const scene = await new Scene(["eu", "us"], bucket).begin();
+    const { clock } = scene.region(0);
+    await scene.ask([60, 0], 4000);
+    const cutMs = scene.clock.now() + 3000;
+    let sent = 0;
+    scene.fate = (region) => {
+      if (region !== "eu") return {};
+      if (scene.clock.now() < cutMs || sent > 0) return { thereMs: Infinity };
+      sent += 1;
+      clock.lateMs = 5000;
+      return { thereMs: 4500, backMs: 0 };
+    };
+    await scene.ask([60, 0], 5000, 50, () => sent > 0);
+    // its timers run when the reply has been read
+    await scene.ask([0, 60], 4500);
+    await scene.ask([0, 60], 100);
+    scene.most = 0;
+    await scene.ask([60, 60], 100);
+    keepsWhole(scene);
+    await scene.end();
+  });
+});
+
+test("a part moves on soon if its region becomes idle while another one lacks permits", async () => {
+  for (let offMs = 0; offMs < 1000; offMs += 100) {
+    await seeded(1, async () => {
+      const scene = await new Scene(["eu", "us"], bucket).begin();
+      await scene.ask([60, 60], 4000 + offMs);
+      const us = scene.region(1).limiter;
+      const ms = await scene.ask([0, 60], 15_000, 50, () => us.fraction > 0.9);
+      assert.ok(ms < 5000, `us had the part after ${ms} ms`);
+      await scene.end();
+    });
+  }
+});
+
+test("a region that was idle has its reserve at once, though its part was still on lease when it gave it back", async () => {
+  for (const isLost of [false, true]) {
+    for (let offMs = 0; offMs < 1000; offMs += 100) {
+      await seeded(1, async () => {
+        const scene = await new Scene(["eu", "us"], bucket).begin();
+        await scene.ask([60, 60], 4000 + offMs);
+        scene.fate = (region, message) => {
+          const isBack = region === "eu" && message[6] === "0";
+          return isLost && isBack ? { thereMs: Infinity } : {};
+        };
+        await scene.ask([0, 60], 20_000);
+        const eu = scene.region(0).limiter;
+        assert.ok((await eu.peek()).allowed, "peek");
+        assert.ok(await eu.tryAcquire(), "tryAcquire");
+        await scene.end();
+      });
+    }
+  }
+});
+
+test("when close resolves the home has the part back, so that the client can be ended", async () => {
+  await seeded(1, async () => {
+    const scene = await new Scene(["eu", "us"], bucket).begin();
+    await scene.ask([60, 5], 4000);
+    let isEnded = false;
+    // PostgreSQL: the write follows the read
+    scene.fate = (region) => (region === "eu" ? { isSent: () => !isEnded } : {});
+    await scene.leave(0);
+    isEnded = true;
+    const us = scene.region(1).limiter;
+    const ms = await scene.ask([0, 60], 15_000, 50, () => us.fraction > 0.9);
+    assert.ok(ms < 3000, `us had the part after ${ms} ms`);
+    await scene.end();
+  });
+});
+
+test("close gives the part back, although an earlier message arrives after it", async () => {
+  await seeded(1, async () => {
+    const scene = await new Scene(["eu", "us"], bucket).begin();
+    await scene.ask([60, 5], 4000);
+    let sent = 0;
+    scene.fate = (region) => {
+      if (region !== "eu") return {};
+      sent += 1;
+      return sent === 1 ? { thereMs: 100 } : {};
+    };
+    await scene.ask([60, 5], 3000, 10, () => sent > 0);
+    await scene.leave(0);
+    const us = scene.region(1).limiter;
+    const ms = await scene.ask([0, 60], 15_000, 50, () => us.fraction > 0.9);
+    assert.ok(ms < 3000, `us had the part after ${ms} ms`);
+    await scene.end();
+  });
+});
+
+test("a message that gives a part back and arrives twice keeps nobody waiting for a lease", async () => {
+  await seeded(1, async () => {
+    const scene = await new Scene(["eu", "us"], bucket).begin();
+    await scene.ask([60, 0], 4000);
+    let isBack = false;
+    scene.fate = (region, message) => {
+      if (region !== "eu" || message[6] !== "0" || isBack) return {};
+      isBack = true;
+      return { copies: 2 };
+    };
+    await scene.ask([0, 0], 10_000, 50, () => isBack);
+    assert.ok(isBack);
+    const us = scene.region(1).limiter;
+    const ms = await scene.ask([0, 60], 15_000, 50, () => us.fraction > 0.9);
+    assert.ok(ms < 3000, `us had the part after ${ms} ms`);
+    await scene.end();
+  });
+});
+
+test("a home that answers nothing for ten minutes is not sent a message a key every two seconds", async () => {
+  const clock = new FakeClock();
+  let open = 0;
+  const home = {
+    run: () => {},
+    exchange: () => {
+      open += 1;
+      return new Promise(() => {});
+    },
+  } as unknown as Store;
+  const options = { home, clock, region: "eu", regions: ["eu", "us"] };
+  const limiter = RegionalLimiter.create("limit", bucket, options);
+  for (let t = 0; t < 600_000; t += 500) {
+    for (let key = 0; key < 50; key++) {
+      for (let i = 0; i < 60; i++) void limiter.for(`${key}`).tryAcquire();
+    }
+    await clock.advance(500);
+  }
+  // a client keeps each of them, about 4 kB with ioredis
+  assert.ok(open < 2000, `${open} messages for 50 keys are kept`);
+  const closed = limiter.close();
+  await clock.advance(2000);
+  await closed;
+});
+
+test.run();
