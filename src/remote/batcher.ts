@@ -256,14 +256,17 @@ export class Batcher<Request extends Batchable, Answer> {
   // -- replies --
 
   #answered(batch: UnderWay<Request>, answers: readonly Answer[]): void {
-    if (this.#ends(batch)) {
-      this.#handler.answered(batch, answers);
-    } else {
-      const isLatest = this.#overdue === batch;
-      if (isLatest) this.#overdue = undefined;
-      this.#handler.answeredLate(batch, answers, isLatest);
+    try {
+      if (this.#ends(batch)) {
+        this.#handler.answered(batch, answers);
+      } else {
+        const isLatest = this.#overdue === batch;
+        if (isLatest) this.#overdue = undefined;
+        this.#handler.answeredLate(batch, answers, isLatest);
+      }
+    } finally {
+      this.#continue();
     }
-    this.#continue();
   }
 
   #failed(batch: UnderWay<Request>, cause: unknown): void {

@@ -168,7 +168,10 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
       request: (late) => ({ verb: asked, amount, late }),
       ...(asked === "decide" && { takes: amount, returnToStore }),
       result: (answer) => {
-        if (answer.quotas.length === 0) throw activePolicies.excess(amount);
+        if (answer.quotas.length === 0) {
+          failed();
+          throw activePolicies.excess(amount);
+        }
         const quotas = answer.quotas.map((each) => {
           const allowed = wait === undefined ? each.allowed : wait === 0;
           // prefetched permits can be used whatever the store has left

@@ -178,22 +178,20 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     { requests, sentAt }: SentBatch<Request>,
     answers: readonly (Answer | undefined)[],
   ): void {
-    let lost: Request[] | undefined;
-    for (let i = 0; i < requests.length; i++) {
-      const request = requests[i] as Request;
+    const lost: Request[] = [];
+    settleEach(requests, (request, i) => {
       const answer = answers[i];
       if (request.gone) {
         if (answer !== undefined) request.returnToStore?.(answer, sentAt);
       } else if (answer === undefined) {
-        lost ??= [];
         lost.push(request);
       } else {
         this.#strategy.answered(request, answer);
         request.answer(answer, sentAt);
       }
-    }
+    });
     // two limiters that never get their replies must not send for each other again and again
-    if (lost !== undefined) {
+    if (lost.length > 0) {
       this.failed(lost, new LostReplyError(), false);
       return;
     }
@@ -208,7 +206,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     answers: readonly (Answer | undefined)[],
     isLatest: boolean,
   ): void {
-    requests.forEach((request, i) => {
+    settleEach(requests, (request, i) => {
       const answer = answers[i];
       if (answer !== undefined) this.#strategy.late(request, answer, sentAt);
     });
@@ -220,11 +218,11 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     const isPermanent = this.isPermanent(cause);
     const isUnavailable = !isPermanent && (isOverdue || this.#strategy.unavailableOnError);
     if (!isPermanent) this.stats.lost(cause);
-    for (const request of requests) {
-      if (request.gone) continue;
+    settleEach(requests, (request) => {
+      if (request.gone) return;
       if (isPermanent || this.#isDetached) request.fail(error);
       else this.#strategy.failed(request, error, true);
-    }
+    });
     if (isUnavailable) this.#becomeUnavailable(cause);
   }
 
@@ -267,4 +265,21 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     this.#error = undefined;
     this.#batcher.resume();
   }
+}
+
+/**
+ * Settles the requests of a batch in order. An error fails its own request: no caller would get it from a reply or a
+ * timer, and the others are settled nevertheless.
+ */
+function settleEach<Request extends PendingRequest<never>>(
+  requests: readonly Request[],
+  settle: (request: Request, index: number) => void,
+): void {
+  requests.forEach((request, i) => {
+    try {
+      settle(request, i);
+    } catch (error) {
+      if (!request.gone) request.fail(error);
+    }
+  });
 }

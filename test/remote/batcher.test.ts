@@ -111,6 +111,26 @@ test("a clock that throws, or a handler, fails the batch and no more", async () 
   assert.equal(handler.news, ["failed a: NaN", "sent b"]);
 });
 
+test("a handler that throws at a reply does not stop later batches, nor leave a timer", async () => {
+  const { handler, batcher } = make();
+  const { answered } = handler;
+  handler.answered = () => {
+    throw new TypeError("bug");
+  };
+  const reported = new Promise((resolve) => process.once("unhandledRejection", resolve));
+  batcher.add(request("a"));
+  await microtasks();
+  batcher.add(request("b"));
+  handler.answer(["1"]);
+  assert.instance(await reported, TypeError);
+  handler.answered = answered;
+  handler.answer(["2"]);
+  await microtasks();
+  assert.equal(handler.news, ["sent a", "sent b", "answered 2"]);
+  assert.ok(batcher.isDrained);
+  assert.is(timers.countTimers(), 0);
+});
+
 test("one call after another shares a timer, which ends when no call follows", async () => {
   const { handler, batcher } = make();
   handler.send = async () => ["1"];

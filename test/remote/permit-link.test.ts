@@ -250,6 +250,42 @@ sharing("a reply with too few answers fails all requests of its batch", async ()
   assert.ok(calls.every(({ failures }) => failures.length === 1));
 });
 
+for (const isLate of [false, true]) {
+  sharing(`a call that throws at its ${isLate ? "late " : ""}reply fails alone`, async () => {
+    const { store, ask } = make({ when: "wait" });
+    const calls = many(3);
+    const bug = new TypeError("bug");
+    for (const call of calls.slice(0, 2)) {
+      call.answer = () => {
+        call.gone = call === calls[0];
+        throw bug;
+      };
+    }
+    ask(...calls);
+    await microtasks();
+    if (isLate) await timers.tickAsync(1001);
+    const batch = store.batches[0] as SentBatch;
+    batch.reply([GRANTED, GRANTED, GRANTED]);
+    await microtasks();
+    const outcomes = calls.map(({ failures, replies }) => [failures, replies]);
+    assert.equal(
+      outcomes,
+      [
+        [[], []],
+        [[bug], []],
+        [[], [GRANTED]],
+      ],
+      "the first has left",
+    );
+    const next = new TestCall();
+    ask(next);
+    await microtasks();
+    await store.grant();
+    assert.equal(next.replies, [GRANTED]);
+    assert.is(timers.countTimers(), 0);
+  });
+}
+
 sharing("neighbours become one request where they ask the same of each policy", async () => {
   const { store, ask } = make();
   const amounts: Amount[] = [

@@ -34,7 +34,7 @@ export interface PolicyState {
   quotas(now: number): readonly Quota[];
   /** Returns how many permits each policy lacks to be full. */
   deficit(now: number): readonly number[];
-  /** Returns the error for a request for which `earliest` is `Infinity`. */
+  /** Returns the error for a request for which `earliest` is `Infinity`, or was in the store under earlier numbers. */
   excess(now: number, amount: Amount): PermitsExceedCapacityError;
   /** Whether a policy charges its waiters at the instants at which they start. */
   readonly isStrict: boolean;

@@ -115,7 +115,9 @@ export class JointPolicyState implements PolicyState {
   }
 
   excess(now: number, amounts: readonly (number | undefined)[]): PermitsExceedCapacityError {
-    const index = this.instants(now, amounts).indexOf(Infinity);
+    const instants = this.instants(now, amounts);
+    // where a store has refused the permits under earlier numbers, no instant may be Infinity now
+    const index = instants.indexOf(Math.max(...instants));
     const policyState = this.#policyStates[index] as SinglePolicyState;
     return policyState.excess(now, amounts[index] as number, this.names[index]);
   }
