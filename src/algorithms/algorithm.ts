@@ -48,18 +48,6 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
    */
   align?(policy: P, state: S, epoch: number): void;
 
-  /**
-   * Returns the policy with steps or windows on the calendar's grid: their instants are then the same in all states, so
-   * that parts of a limit can be moved between states. Absent: they are, or there are none.
-   */
-  onGrid?(policy: P): P;
-
-  /**
-   * Used permits come back a fixed time after each was used, rather than at a rate or at instants of the calendar. Default
-   * false.
-   */
-  readonly isDated?: boolean;
-
   /** Returns a deep copy of the state. */
   copy(state: S): S;
 

@@ -140,12 +140,10 @@ export class QueueingLimiter implements Combinable, Counted {
       const hasRoom = micros === 0 || this.#hasRoom(amount);
       const { instant } = this.#queue.estimate(amount, fairEntry);
       // what is not known may still be in time
-      const isTooLate = instant < UNKNOWN ? Math.ceil(instant) > deadline : micros === 0;
-      if (!hasRoom || isTooLate) {
-        this.#refused(amount, fairEntry, hasRoom ? "too-long" : "queue-full");
-        return Promise.resolve(false);
-      }
-      return this.#wait(amount, fairEntry, signal, deadline);
+      if (hasRoom && (instant <= deadline || (micros > 0 && instant === UNKNOWN)))
+        return this.#wait(amount, fairEntry, signal, deadline);
+      this.#refused(amount, fairEntry, hasRoom ? "too-long" : "queue-full");
+      return Promise.resolve(false);
     } catch (error) {
       return Promise.reject(error);
     }

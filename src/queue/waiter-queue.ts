@@ -199,9 +199,7 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** Removes a waiter from the queue; the waiters behind it move up. */
   remove(waiter: Waiter): void {
-    const now = this.now();
-    // it blocked the waiters behind it until now, or until its own instant if our timer is late
-    if (waiter === this.#schedule.head) this.#floor = Math.min(now, this.#instantOf(waiter));
+    this.now();
     this.#schedule.discard();
     if (this.#leave(waiter)) this.outdate();
     this.#settleSoon();
@@ -209,10 +207,9 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** Removes a waiter that leaves for that reason. */
   cancel(waiter: Waiter, reason: unknown): void {
-    // read before the removal: the waiter's instants are valid only while it is in the queue
-    const now = this.now();
     this.remove(waiter);
-    waiter.abort(reason, now);
+    // not `now()`: the waiter's instants are valid only while it is in the queue
+    waiter.abort(reason, this.last);
   }
 
   /**
@@ -232,11 +229,10 @@ export class WaiterQueue<S extends Supply = Supply> {
     if (excess <= 0 || onFull === "wait") return true;
     if (onFull === "reject") return false;
     const victims = this.#schedule.oldestDroppable(excess);
-    const now = this.now();
     for (const waiter of victims) {
       const error = full(waiter.amount);
       this.remove(waiter);
-      waiter.drop?.(error, now);
+      waiter.drop?.(error, this.last);
     }
     return victims.length > 0;
   }
@@ -331,6 +327,9 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** @param at when it is released; absent: it is not @returns whether a change has moved up */
   #leave(waiter: Waiter, at?: number): boolean {
+    // a head that is not released blocked the waiters behind it until it left; our timer may be late
+    if (at === undefined && waiter === this.#schedule.head)
+      this.#floor = Math.min(this.last, this.#instantOf(waiter));
     for (const signal of waiter.signals) this.signals.delete(signal, waiter);
     return this.#schedule.remove(waiter, at);
   }

@@ -6,10 +6,10 @@
  * a lease. At every instant the parts of all regions add up to at most the whole limit.
  *
  * Bound. All regions together keep the bound of the algorithm for the whole limit, and the algorithms that lend (Guava's:
- * the next request pays for this one) lend in each region:
+ * the next request pays for this one) lend in each process, with `local` once more in each region:
  *
- *   granted in t seconds <= bound(limit, t) + (regions - 1) x the largest request, where the algorithm lends
- *   smoothBursty:  burst + rate x t + regions x the largest request
+ *   granted in t seconds <= bound(limit, t) + (processes - 1) x the largest request, where the algorithm lends
+ *   smoothBursty:  burst + rate x t + processes x the largest request
  *   fixedWindow:   limit x (windows that the t seconds touch)
  *
  * There is no term for the moves of parts: see `part-state.ts`. And none for faults: a region that is cut off from the
@@ -28,6 +28,7 @@
  * Limiting" (Raghavan et al., SIGCOMM 2007), by max-min fairness.
  */
 import { share } from "../algorithms/index.ts";
+import { onGrid } from "../algorithms/instants.ts";
 import { reportUseless } from "../algorithms/never-binds.ts";
 import type { LimiterClass, RemoteLimiter } from "../api/limiter-api.ts";
 import { checkLimiterOptions, type LimiterOptions } from "../api/options.ts";
@@ -216,7 +217,7 @@ class OpenRegion implements Region {
     reportUseless(listed.names, listed.list);
     refuseStrict(listed);
     this.#declared = listed;
-    const whole = onGrid(listed);
+    const whole = allOnGrid(listed);
     this.isFair = orderIn(options) !== FIFO;
     const { maxWaiting, onFull, clock } = checkLimiterOptions({ ...pick(options), name });
     this.#reserved = reserve / weights.size;
@@ -283,7 +284,7 @@ class OpenRegion implements Region {
     const listed =
       policies === undefined ? this.#declared : renumber(this.#declared, listPolicies(policies));
     refuseStrict(listed);
-    const whole = onGrid(listed);
+    const whole = allOnGrid(listed);
     this.#options.policies = whole;
     this.#options.basePolicies = fractionOf(whole, Math.max(LEAST, this.#options.base));
     this.#options.largest.resize(0, partsOf(whole.list, this.#most), 0);
@@ -312,8 +313,8 @@ class OpenRegion implements Region {
   }
 }
 
-function onGrid({ names, list }: PolicyList): PolicyList {
-  return { names, list: list.map((policy) => policy.algorithm.onGrid?.(policy) ?? policy) };
+function allOnGrid({ names, list }: PolicyList): PolicyList {
+  return { names, list: list.map(onGrid) };
 }
 
 function fractionOf({ names, list }: PolicyList, fraction: number): PolicyList {

@@ -155,7 +155,7 @@ export class PartLimiter implements RemoteLimiter {
       const current = this.#open();
       const reservation = current.limiter[reserveAwaited](permits, sequence, options);
       if (reservation.waitMs > 0) void this.#waits(current, permits, reservation.ready());
-      return reservation;
+      return Object.assign(reservation, { waitMs: finite(reservation).waitMs });
     });
   }
 
@@ -386,6 +386,6 @@ function known(check: Check): Check {
 }
 
 /** It is not known when a request can be granted that depends on other regions: as far as is known, never. */
-function finite(decision: Decision): Decision {
-  return decision.waitMs < UNKNOWN / 1e6 ? decision : { ...decision, waitMs: Infinity };
+function finite<T extends { readonly waitMs: number }>(answer: T): T {
+  return answer.waitMs < UNKNOWN / 1e6 ? answer : { ...answer, waitMs: Infinity };
 }

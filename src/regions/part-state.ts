@@ -34,6 +34,7 @@
  */
 import type { Policy } from "../algorithms/algorithm.ts";
 import { share } from "../algorithms/index.ts";
+import { hasInstants, isDated } from "../algorithms/instants.ts";
 import type { Bound } from "../ground/check.ts";
 import type { PermitsExceedCapacityError } from "../ground/errors.ts";
 import type { Amount } from "../ground/permits.ts";
@@ -77,11 +78,6 @@ export function capacityOf(policy: Policy): number {
       ? algorithm.bound(policy, 0, 0)
       : algorithm.quota(policy, algorithm.start(policy, 0), 0).limit;
   return capacity === Infinity ? 0 : capacity;
-}
-
-/** Whether used permits come back at certain instants, rather than at a rate. */
-function hasInstants({ algorithm }: Policy): boolean {
-  return algorithm.isDated === true || algorithm.onGrid !== undefined;
 }
 
 /**
@@ -151,7 +147,7 @@ export function move(
     const permits = Math.max(0, (lacking[i] ?? 0) - (kept[i] ?? 0));
     if (!hasInstants(policy) || permits === 0) return [];
     const capacity = capacities[i] ?? 0;
-    return policy.algorithm.isDated === true
+    return isDated(policy)
       ? usedLast(share(policy, from), statesOf(old)[i], permits, capacity, now)
       : emptied(policy, permits / capacity, now, epoch);
   });

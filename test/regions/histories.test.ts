@@ -3,6 +3,7 @@ import fc from "fast-check";
 import * as assert from "uvu/assert";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { algorithms, share } from "../../src/algorithms/index.ts";
+import { hasInstants, isDated } from "../../src/algorithms/instants.ts";
 import { tokenBucket } from "../../src/index.ts";
 import { samplesOf } from "../support/algorithms/samples.ts";
 import { seeded, World } from "../support/regions/world.ts";
@@ -74,7 +75,7 @@ const bucket = tokenBucket({ capacity: 20, refill: 100, everyMs: 1000 });
 const limits: readonly (readonly [string, Readonly<Record<string, Policy>>])[] = [
   ...paced.map(([title, policy]) => [title, { policy }] as const),
   ...paced
-    .filter(([, { algorithm }]) => algorithm.isDated ?? algorithm.onGrid !== undefined)
+    .filter(([, policy]) => hasInstants(policy))
     .map(([title, policy]) => [`${title} and a bucket`, { policy, bucket }] as const),
 ];
 
@@ -93,7 +94,7 @@ async function play(
   { kind, reserve, drift, latencyMs, phases }: History,
 ): Promise<readonly Grant[]> {
   const isCalendar = Object.values(policies).some(
-    ({ algorithm }) => algorithm.onGrid !== undefined,
+    (policy) => hasInstants(policy) && !isDated(policy),
   );
   // windows of the calendar are as exact as the clocks that show it
   const rates = isCalendar ? [1, 1, 1] : [1, 1 + drift, 1 - drift];

@@ -79,9 +79,6 @@ export const fixedWindowAlgorithm: Algorithm<FixedWindowPolicy, FixedWindowState
     state.start = Math.floor((epoch + state.start) / policy.window) * policy.window - epoch;
   },
 
-  onGrid: ({ numbers: [limit = 1, windowMs = 1000] }) =>
-    fixedWindowAlgorithm.policy([limit, windowMs]),
-
   copy: (state) => ({ start: state.start, used: state.used }),
 
   shift(state, by) {

@@ -67,7 +67,6 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
   name: "sliding-log",
   code: "l",
   inOrder: true,
-  isDated: true,
   receiptIsTime: true,
   permitsAt: [0],
 

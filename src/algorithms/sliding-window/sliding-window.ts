@@ -69,7 +69,6 @@ export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindo
   name: "sliding-window",
   code: "w",
   inOrder: true,
-  isDated: true,
   receiptIsTime: true,
   permitsAt: [0],
 

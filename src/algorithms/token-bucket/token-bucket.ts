@@ -67,8 +67,6 @@ export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> =
 
   start: (policy, now) => ({ since: now, tokens: policy.capacity }),
 
-  onGrid: ({ numbers }) => steppedOnGrid.policy(numbers),
-
   copy: (state) => ({ since: state.since, tokens: state.tokens }),
 
   shift(state, by) {
@@ -128,23 +126,6 @@ export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> =
       const share = Math.max(0, Math.min(1, (now - state.since) / before.every));
       state.since = now - Math.min(every - 1, Math.floor(share * every));
     }
-  },
-};
-
-/** The same with steps at multiples of `every` in Unix time. */
-const steppedOnGrid: typeof steppedBucket = {
-  ...steppedBucket,
-
-  policy(numbers) {
-    return Object.freeze({ ...steppedBucket.policy(numbers), algorithm: steppedOnGrid });
-  },
-
-  // A full bucket gains nothing by an earlier step. Another one goes to the nearest: it is on the grid, but for a clock
-  // that was adjusted or an `every` that has changed.
-  align(policy, state, epoch) {
-    const steps = (epoch + state.since) / policy.every;
-    const step = state.tokens >= policy.capacity ? Math.floor(steps) : Math.round(steps);
-    state.since = step * policy.every - epoch;
   },
 };
 
