@@ -65,6 +65,10 @@ interface Resting {
   readonly freshMs: number;
 }
 
+/** The same for all parts: most are cold. */
+const NOTHING: readonly Resting[] = [];
+const DONE = Promise.resolve();
+
 /**
  * The part of the limit of one key; a clock that notices when its lease is over. A key that its reserve serves has no
  * queue: it takes a third of the memory.
@@ -88,7 +92,7 @@ export class Part implements Validity, Clock {
   /** No more of it is used, for others lack it. */
   most = Infinity;
   /** What rests until it is fresh, of use to nobody before: in the order in which it is. */
-  #resting: Resting[] = [];
+  #resting = NOTHING;
   /** Fresh pieces that were released and not acknowledged. */
   freed = 0;
   want = 0;
@@ -96,7 +100,7 @@ export class Part implements Validity, Clock {
   /** Whether its last message said that it has nothing and wants nothing. */
   isTold = false;
   isAnswered = true;
-  underWay: Promise<void> = Promise.resolve();
+  underWay = DONE;
   /** Whether the last message seemed too old. */
   isLate = false;
   /** What the clock of its ledger shows beyond this one, ms; undefined: not known. In a cluster each key has another clock. */
@@ -289,7 +293,7 @@ export class Part implements Validity, Clock {
   giveUp(): void {
     this.#use(this.#inUse, 0, 0);
     this.most = Infinity;
-    this.#resting = [];
+    this.#resting = NOTHING;
     this.held = 0;
     this.lapseMs = Infinity;
   }
@@ -334,17 +338,18 @@ export class Part implements Validity, Clock {
     const now = this.#options.clock.now();
     const all = given - Math.floor(fresh * WHOLE);
     let left = all;
-    for (const [i, { part, micros }] of resting.entries()) {
+    const parts = resting.map(({ part, micros }, i): Resting => {
       const isLast = i === resting.length - 1;
       const pieces = isLast ? left : Math.min(left, Math.floor(part * WHOLE));
       left -= pieces;
-      this.#resting.push({ pieces, freshMs: now + Math.ceil(micros) / 1000 });
+      return { pieces, freshMs: now + Math.ceil(micros) / 1000 };
+    });
+    const sorted = [...this.#resting, ...parts].sort((a, b) => a.freshMs - b.freshMs);
+    while (sorted.length > MOST_RESTING) {
+      const [one, next] = sorted.splice(0, 2) as [Resting, Resting];
+      sorted.unshift({ pieces: one.pieces + next.pieces, freshMs: next.freshMs });
     }
-    this.#resting.sort((a, b) => a.freshMs - b.freshMs);
-    while (this.#resting.length > MOST_RESTING) {
-      const [one, next] = this.#resting.splice(0, 2) as [Resting, Resting];
-      this.#resting.unshift({ pieces: one.pieces + next.pieces, freshMs: next.freshMs });
-    }
+    this.#resting = sorted;
     return all;
   }
 
@@ -375,9 +380,11 @@ export class Part implements Validity, Clock {
       const capacity = capacityOf(policy);
       algorithm.take(policy, state, 0, Math.max(Number.MIN_VALUE, capacity));
       // stored permits of a warm-up are a time, too
-      return capacity > 0
-        ? algorithm.earliest(policy, state, 0, capacity)
-        : algorithm.lifetime(policy, state, 0);
+      if (capacity === 0) return algorithm.lifetime(policy, state, 0);
+      const { limit, windowMs } = algorithm.quota(policy, state, 0);
+      // a limiter that lends grants the next request before it is full again
+      const full = (algorithm.deficit(policy, state, 0) / limit) * windowMs * 1000;
+      return Math.max(full, algorithm.earliest(policy, state, 0, capacity));
     });
     const known = horizons.filter(Number.isFinite);
     return Math.ceil(Math.min(LONGEST_MS, (DRIFT * Math.max(0, ...known)) / 1000));

@@ -256,6 +256,31 @@ test("a home that answers nonsense, throws or never answers costs no caller anyt
   }
 });
 
+test("a caller that waits for a larger part in vain leaves no more than the burst to those behind it", async () => {
+  const options = { regions: ["eu", "us"], reserve: 0.5 };
+  const world = new World(tokenBucket({ capacity: 30, refill: 30, everyMs: 1000 }), options);
+  const [region] = world.regions;
+  assert.ok(region);
+  const { limiter } = region;
+  while (await limiter.tryAcquire());
+  // the home is new: the part is a quarter
+  const large = limiter.tryAcquire(12, 3000);
+  await world.clock.advance(50);
+  let done = 0;
+  for (let i = 0; i < 60; i++)
+    void limiter.tryAcquire(1, 4000).then(
+      (isGranted) => {
+        if (isGranted) done += 1;
+      },
+      () => {},
+    );
+  await world.clock.advance(2960);
+  assert.is(await large, false);
+  // 20 if they start in the past
+  assert.ok(done >= 7 && done <= 8, `${done}`);
+  await world.close();
+});
+
 test("an outage of the home is a state, a number and a message; the part is published as it changes", async () => {
   const { limiter, clock, home } = open();
   const parts: number[] = [];
