@@ -42,6 +42,9 @@ for (const name of foldersIn("src/algorithms")) {
       gcra: ["src/algorithms/token-bucket/token-bucket.ts"],
       // the limiters of Guava are made for this algorithm
       smooth: ["src/local/rate-limiter.ts", "src/remote/remote-rate-limiter.ts"],
+      // their permits come back at instants
+      "fixed-window": ["src/algorithms/instants.ts"],
+      "token-bucket": ["src/algorithms/instants.ts"],
     };
     const known = ["src/algorithms/index.ts", "src/index.ts", ...(others[name] ?? [])];
     assert.equal(importersOf(`src/algorithms/${name}/`).sort(), known.sort());
