@@ -449,6 +449,26 @@ test("with a local store, onFull counts for the callers that wait for the reserv
   await limiter.close();
 });
 
+test("with a local store that is slow, what comes from both lines is given back, and counts once", async () => {
+  const { clock, local, limiter } = await withLocal({ reserve: 0.5 });
+  await busy(limiter, clock, 4000);
+  while (await limiter.tryAcquire());
+  local.delayMs = 300;
+  const { granted } = limiter.stats;
+  const calls = counted(times(10, () => limiter.acquire()));
+  await clock.advance(250);
+  // the part has 135 a second, and the reserve grants 50 ms later
+  assert.is(calls.done, 10);
+  await clock.advance(5000);
+  const { cancelled, refused, waiting } = limiter.stats;
+  assert.equal(
+    { granted: limiter.stats.granted - granted, cancelled, waiting },
+    { granted: 10, cancelled: 0, waiting: 0 },
+  );
+  assert.ok(refused > 0);
+  await limiter.close();
+});
+
 test("with a local store that is slow, a signal ends a call at once", async () => {
   const { clock, local, limiter } = await withLocal();
   await busy(limiter, clock, 500);
