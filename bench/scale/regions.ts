@@ -194,6 +194,9 @@ class Member {
   #held = 0;
   #lapseMs = Infinity;
   #want = 0;
+  #isTold = false;
+  #answered = 0;
+  #rowMs = 0;
   #promised = 0;
   #promisedMs: number | undefined;
   #rows: LedgerRecord["rows"] = [];
@@ -250,7 +253,7 @@ class Member {
     const sharers = this.#rows.filter((row) => row.region === region).length;
     this.#idle = this.#demand.value > reserved / Math.max(1, sharers) ? 0 : this.#idle + 1;
     if (this.#idle >= IDLE_INTERVALS) {
-      if (this.#held === 0 && this.#want === 0) {
+      if (this.#held === 0 && this.#want === 0 && this.#isTold) {
         this.#cool();
         return undefined;
       }
@@ -262,11 +265,12 @@ class Member {
     // if no reply comes
     this.#nextMs = nowMs + Math.min(2 * EVERY_MS, leaseMs / 2);
     this.number += 1;
+    this.#isTold = this.#held + this.#want === 0;
     return writeMessage({
       id,
       region,
       number: this.number,
-      answered: 0,
+      answered: nowMs < this.#rowMs + leaseMs ? this.#answered : 0,
       since: 1,
       sent: 0,
       waitedMs: this.#waitedMs(nowMs),
@@ -292,7 +296,10 @@ class Member {
     const [held = 0, fresh = 0] = reply.slice(0, end).split(" ").map(Number);
     const record = readLedger(reply.slice(end + 1));
     this.#rows = record.rows;
-    const { promised = 0 } = record.rows.find(({ id }) => id === this.#options.id) ?? {};
+    const { number: answered = 0, promised = 0 } =
+      record.rows.find(({ id }) => id === this.#options.id) ?? {};
+    this.#answered = answered;
+    this.#rowMs = sentMs;
     const wasDue = this.#waitedMs(sentMs) >= EVERY_MS;
     if (promised === 0) this.#promisedMs = undefined;
     else if (wasDue || promised > this.#promised) this.#promisedMs = sentMs;
@@ -330,6 +337,7 @@ class Member {
     this.#soon = 0;
     this.#promised = 0;
     this.#promisedMs = undefined;
+    this.#answered = 0;
     this.#rows = [];
   }
 
