@@ -230,7 +230,9 @@ class OpenRegion implements Region {
       ...(options.clock === undefined ? {} : { clock }),
     };
     this.#local =
-      local === undefined ? undefined : limiterOn(local, name, this.#partOf(listed), shared);
+      local === undefined || reserve === 0
+        ? undefined
+        : limiterOn(local, name, this.#partOf(listed), shared);
     this.#options = {
       name,
       region,

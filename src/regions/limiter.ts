@@ -29,7 +29,7 @@ import { UNKNOWN } from "../queue/supply.ts";
 import type { Policies } from "../stores/policies.ts";
 import type { Member } from "./member.ts";
 import type { Part } from "./part.ts";
-import { eitherOf } from "./two-lines.ts";
+import { eitherOf, uncount } from "./two-lines.ts";
 
 /** One promise is enough for all calls, because it never changes. */
 const GRANTED = Promise.resolve(true);
@@ -149,8 +149,12 @@ export class PartLimiter implements RemoteLimiter {
         const isCut = part.fraction === 0 && this.region.stats.state === "unavailable";
         const isNear = isCut || (other?.waitMs ?? Infinity) <= this.region.everyMs;
         if (other?.allowed !== true) this.#lack();
-        if (other !== undefined && isNear && other.waitMs < waitMs)
-          return reserve.reserve(permits, options);
+        if (other !== undefined && isNear && other.waitMs < waitMs) {
+          const made = await reserve.reserve(permits, options);
+          if (isCut || made.waitMs <= this.region.everyMs) return made;
+          // others that looked at the same time were faster
+          await made.cancel();
+        }
       }
       const current = this.#open();
       const reservation = current.limiter[reserveAwaited](permits, sequence, options);
@@ -192,7 +196,8 @@ export class PartLimiter implements RemoteLimiter {
   decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
     const ask = (limiter: Either) => limiter.decide(permits, options);
     return this.#try(async () => {
-      const decision = await this.#answer(this.#open(permits, options), ask);
+      const first = (part: Part) => part.limiter[asParticipant](options).decide(permits);
+      const decision = await this.#answer(this.#open(permits, options), ask, first);
       if (!decision.allowed) this.#lack();
       return finite(decision);
     });
@@ -203,29 +208,38 @@ export class PartLimiter implements RemoteLimiter {
     return this.#try(async () => finite(await this.#answer(this.#open(), ask)));
   }
 
-  /** Asks the part, and if it refuses the reserve; returns the decision with the shorter wait. */
+  /**
+   * Asks the part, and if it refuses the reserve; returns the decision with the shorter wait.
+   *
+   * @param first how the part is asked if there is a reserve: its refusal is not the caller's then
+   */
   async #answer(
     part: Part,
     ask: (limiter: Either) => Decision | Promise<Decision>,
+    first: (part: Part) => Decision | Promise<Decision> = () => ask(part.limiter),
   ): Promise<Decision> {
-    const own = await ask(part.limiter);
     const reserve = this.#reserve;
-    if (own.allowed || reserve === undefined) return own;
-    const other = (await there(ask(reserve))) ?? own;
+    if (reserve === undefined) return ask(part.limiter);
+    const own = await first(part);
+    if (own.allowed) return own;
+    const other = await there(ask(reserve));
+    if (other === undefined) return ask(part.limiter);
     return other.allowed || other.waitMs <= own.waitMs ? other : own;
   }
 
   charge(permits: Permits): Promise<void> {
-    return this.#try(async () => this.#payer(this.#open(permits)).charge(permits));
+    return this.#try(() => this.#pay(this.#open(permits), (limiter) => limiter.charge(permits)));
   }
 
   refund(permits: Permits): Promise<void> {
-    return this.#try(async () => this.#payer(this.#open()).refund(permits));
+    return this.#try(() => this.#pay(this.#open(), (limiter) => limiter.refund(permits)));
   }
 
-  /** Without a part the reserve pays: a debt of no part would be there for ever. */
-  #payer(part: Part): Pick<RemoteLimiter, "charge" | "refund"> | Part["limiter"] {
-    return (part.fraction === 0 ? this.#reserve : undefined) ?? part.limiter;
+  /** Without a part the reserve pays, if it is large enough: a debt of no part would be there for ever. */
+  async #pay(part: Part, pay: (limiter: Either) => void | Promise<void>): Promise<void> {
+    const reserve = part.fraction === 0 ? this.#reserve : undefined;
+    const paid = reserve && (await there(Promise.resolve(pay(reserve)).then(() => true)));
+    if (paid !== true) await pay(part.limiter);
   }
 
   pause(ms: number): Promise<void> {
@@ -341,7 +355,11 @@ export class PartLimiter implements RemoteLimiter {
     const other = {
       wait: (signal: AbortSignal) => {
         const looked = reserve.peek(permits).then(({ allowed }) => allowed);
-        void looked.catch(() => false).then((allowed) => allowed || this.#lack());
+        const missed = (error: unknown) => {
+          uncount(error, stats.counts);
+          return false;
+        };
+        void looked.catch(missed).then((allowed) => allowed || this.#lack());
         return ask(reserve, { ...options, signal } as Options);
       },
       canDoWithout: (error: unknown) =>

@@ -254,6 +254,7 @@ export class Part implements Validity, Clock {
   /** The key has no part of the pool any more, and forgets what it knew of it. */
   cool(): void {
     this.nextMs = Infinity;
+    this.isAnswered = true;
     this.soon = 0;
     this.promised = 0;
     this.promisedMs = undefined;

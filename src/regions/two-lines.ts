@@ -1,3 +1,5 @@
+import { QueueFullError, StoreUnavailableError } from "../ground/errors.ts";
+
 /** A line in which a caller waits: that of its part, or that of the reserve in the region's store. */
 export interface Line<T> {
   wait(signal: AbortSignal): Promise<T>;
@@ -5,6 +7,15 @@ export interface Line<T> {
   canDoWithout(error: unknown): boolean;
   /** The permits came too late: another line had some before. */
   giveBack(): void;
+}
+
+/** What limiters count of their calls. */
+interface Counts {
+  granted: number;
+  refused: number;
+  cancelled: number;
+  failed: number;
+  waiting: number;
 }
 
 /** The reason for which a caller leaves the other line. */
@@ -20,38 +31,58 @@ export function eitherOf<T>(
   lines: readonly Line<T>[],
   isGranted: (answer: T) => boolean,
   signal: AbortSignal | undefined,
-  counts: { cancelled: number; refused: number },
+  counts: Counts,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
     const others = new AbortController();
     const leave = () => others.abort(signal?.reason);
     signal?.addEventListener("abort", leave);
-    let open = lines.length;
+    let open = 0;
     const refusals: T[] = [];
     const errors: unknown[] = [];
-    const end = (settle: () => void, refused: number) => {
-      counts.refused -= refusals.length - refused;
+    /** In each open line one call waits, and together they are one. */
+    const setOpen = (lines: number) => {
+      counts.waiting += Math.max(0, open - 1) - Math.max(0, lines - 1);
+      open = lines;
+    };
+    const end = (settle: () => void) => {
       counts.cancelled -= open;
-      open = 0;
+      setOpen(0);
       signal?.removeEventListener("abort", leave);
       settle();
       others.abort(SERVED);
     };
+    const grant = (answer: T) => {
+      for (const error of errors) uncount(error, counts);
+      counts.refused -= refusals.length;
+      end(() => resolve(answer));
+    };
     const endWithout = () => {
       const [refusal] = refusals;
-      if (refusal === undefined) end(() => reject(errors[0]), 0);
-      else end(() => resolve(refusal), 1);
+      const [final, ...rest] = errors;
+      for (const error of rest) uncount(error, counts);
+      if (refusal === undefined) {
+        end(() => reject(final));
+        return;
+      }
+      uncount(final, counts);
+      counts.refused -= refusals.length - 1;
+      end(() => resolve(refusal));
     };
+    setOpen(lines.length);
     for (const line of lines) {
       const answered = (answer: T) => {
         const granted = isGranted(answer);
         if (open === 0) {
-          if (granted) line.giveBack();
+          if (!granted) return;
+          counts.granted -= 1;
+          counts.cancelled += 1;
+          line.giveBack();
           return;
         }
-        open -= 1;
+        setOpen(open - 1);
         if (granted) {
-          end(() => resolve(answer), 0);
+          grant(answer);
           return;
         }
         refusals.push(answer);
@@ -59,12 +90,21 @@ export function eitherOf<T>(
       };
       const failed = (error: unknown) => {
         if (open === 0) return;
-        open -= 1;
+        setOpen(open - 1);
+        if (!line.canDoWithout(error)) {
+          end(() => reject(error));
+          return;
+        }
         errors.push(error);
-        if (!line.canDoWithout(error)) end(() => reject(error), 0);
-        else if (open === 0) endWithout();
+        if (open === 0) endWithout();
       };
       line.wait(others.signal).then(answered, failed);
     }
   });
+}
+
+/** The line has counted its error, and the caller does not see it. */
+export function uncount(error: unknown, counts: Pick<Counts, "failed" | "refused">): void {
+  if (error instanceof QueueFullError) counts.refused -= 1;
+  if (error instanceof StoreUnavailableError) counts.failed -= 1;
 }

@@ -20,7 +20,8 @@ function line(answer: Promise<boolean>, canDoWithout = true) {
   return { made, seen };
 }
 
-const ask = (lines: readonly Line<boolean>[], counts = { cancelled: 0, refused: 0 }) =>
+const zero = { granted: 0, refused: 0, cancelled: 0, failed: 0, waiting: 0 };
+const ask = (lines: readonly Line<boolean>[], counts = { ...zero }) =>
   eitherOf(lines, (isGranted) => isGranted, undefined, counts);
 const never = new Promise<boolean>(() => {});
 
@@ -33,14 +34,14 @@ test("what both lines grant at once is given back once", async () => {
 
 test("the line that grants nothing is left, and its cancellation is not counted", async () => {
   const [one, other] = [line(never), line(Promise.resolve(true))];
-  const counts = { cancelled: 1, refused: 0 };
+  const counts = { ...zero, cancelled: 1 };
   assert.is(await ask([one.made, other.made], counts), true);
   assert.is(one.seen.signal?.aborted, true);
-  assert.equal(counts, { cancelled: 0, refused: 0 });
+  assert.equal(counts, zero);
 });
 
 test("a refusal counts when both refuse, and once", async () => {
-  const counts = { cancelled: 0, refused: 2 };
+  const counts = { ...zero, refused: 2 };
   const lines = [line(Promise.resolve(false)), line(Promise.resolve(false))];
   assert.is(
     await ask(
