@@ -151,7 +151,11 @@ function lineMap(sources: readonly string[], mappings: SourceMapMappings): strin
     for (const [column, source, line] of segments) {
       if (source === undefined || line === undefined) continue;
       const last = kept.at(-1);
-      if (last?.[1] !== source || last[2] !== line) kept.push([column, source, line, 0]);
+      if (last?.[1] === source && last[2] === line) continue;
+      // no call is as short as that
+      const isTiny = last !== undefined && column - last[0] < 3;
+      if (isTiny) kept.pop();
+      kept.push([isTiny ? last[0] : column, source, line, 0]);
     }
     return kept;
   });
