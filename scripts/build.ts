@@ -154,8 +154,7 @@ function lineMap(sources: readonly string[], mappings: SourceMapMappings): strin
       if (last?.[1] === source && last[2] === line) continue;
       // no call is as short as that
       const isTiny = last !== undefined && column - last[0] < 3;
-      if (isTiny) kept.pop();
-      kept.push([isTiny ? last[0] : column, source, line, 0]);
+      kept.push([(isTiny ? kept.pop()?.[0] : undefined) ?? column, source, line, 0]);
     }
     return kept;
   });

@@ -38,7 +38,6 @@ if (files.length === 0)
 const left = files.values();
 const failed: string[] = [];
 await Promise.all(Array.from({ length: atOnce ? availableParallelism() : 1 }, runNext));
-// At the end, where a reader of a long log finds it.
 for (const report of failed) console.error(`\n${report}`);
 if (failed.length > 0) process.exitCode = 1;
 
@@ -62,7 +61,6 @@ async function run(file: string): Promise<void> {
   const [status, signal] = await once(child, "close");
   if (atOnce) console.log(`\n── ${file}\n${Buffer.concat(printed)}`);
   console.log(`── ${((performance.now() - began) / 1000).toFixed(1)} s`);
-  if (status !== 0) {
+  if (status !== 0)
     failed.push(`${Buffer.concat(printed)}✘ ${file}: ${signal ?? `exit code ${status}`}`);
-  }
 }
