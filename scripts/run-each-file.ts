@@ -5,8 +5,7 @@
 // With words it runs the files whose path contains one of them. With --at-once each core runs one, and what a file
 // prints appears when it ends; otherwise one runs after the other.
 //
-// Fails when a file fails or exceeds the time limit. With --dist the files import the built package as
-// "smooth-limiter" instead of the sources.
+// Fails when a file fails or takes too long. With --dist the files import the built package, not the sources.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
