@@ -3,7 +3,7 @@
  *
  * The ledger is the real one, `exchange`, and so are the division, `divide`, and the estimate of demand, `Demand`. A member's pace is that of
  * `src/regions/member.ts`, written again without timers and limiters; a part's permits are a fluid, moved by the formula
- * in `src/regions/part-state.ts`. Messages take as long as the trip, and are lost when a member is cut off.
+ * in `src/regions/move.ts`. Messages take as long as the trip, and are lost when a member is cut off.
  *
  * A ledger has a row for each member, and each message carries all rows. So many processes are divided among several
  * limits, each with its part of the numbers and with one process of each region.

@@ -12,7 +12,7 @@
  *   smoothBursty:  burst + rate x t + processes x the largest request
  *   fixedWindow:   limit x (windows that the t seconds touch)
  *
- * There is no term for the moves of parts: see `part-state.ts`. And none for faults: a region that is cut off from the
+ * There is no term for the moves of parts: see `move.ts`. And none for faults: a region that is cut off from the
  * home uses its part until the lease ends, and the reserve from then on, while the home keeps its part for it (`ledger.ts`).
  *
  * Worked example: 1000 a second, three regions, a reserve of 0.1. Each region has 33 a second whatever happens. The
@@ -64,8 +64,8 @@ import { openPolicyState } from "../stores/state/several.ts";
 import type { Store } from "../stores/store.ts";
 import { PartLimiter, type Region } from "./limiter.ts";
 import { Member } from "./member.ts";
+import { partsOf } from "./move.ts";
 import { LEAST, type MemberOptions, Part } from "./part.ts";
-import { partsOf } from "./part-state.ts";
 
 export type { RemoteLimiter } from "../api/limiter-api.ts";
 export { LimiterClosedError, StoreUnavailableError } from "../ground/errors.ts";
@@ -301,9 +301,9 @@ class OpenRegion implements Region {
   }
 
   async close(): Promise<void> {
-    const told = this.member.close();
+    const closed = this.member.close();
     for (const key of this.#parts.keys()) this.dismiss(key);
-    await Promise.all([told, this.#local?.close()]);
+    await Promise.all([closed, this.#local?.close()]);
   }
 
   /** The policies of the region's own store. */

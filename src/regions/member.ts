@@ -9,7 +9,7 @@
  * said so. A lease counts from when the message was sent, by the member's own clock, so it ends here before it ends in
  * the ledger. A reply to any message but the last one changes nothing.
  *
- * Of windows it says so later, when what was used is fresh (`part-state.ts`); until then these pieces rest on its lease.
+ * Of windows it says so later, when what was used is fresh (`resting.ts`); until then these pieces rest on its lease.
  *
  * A member shrinks no further than others lack, and by its own part of that: parts follow the demand without swinging,
  * and stay where no region would gain. While a member lacks permits it sends three messages in an interval.
@@ -49,7 +49,7 @@ export class Member {
   #isAwaited = false;
   #isClosed = false;
   #ending: Promise<void> | undefined;
-  /** Whether messages have no reply: then one for all keys asks whether the home is back. */
+  /** Whether a message had no reply, and none has had one since: one for all keys asks whether the home is back. */
   #isSilent = false;
 
   constructor(options: MemberOptions) {
@@ -134,12 +134,12 @@ export class Member {
     const tooLong = new Promise<void>((resolve) => {
       timer = clock.wakeAt(clock.now() + patienceMs(this.#options), resolve);
     });
-    const told = parts.map(async (part) => {
+    const sent = parts.map(async (part) => {
       // it would be taken for a member that knows more, if it came after the last message
       if (!part.isAnswered) await Promise.race([part.underWay, tooLong]);
       await this.#send(part, clock.now());
     });
-    await Promise.race([Promise.all(told), tooLong]);
+    await Promise.race([Promise.all(sent), tooLong]);
     timer?.cancel();
     stats.end();
   }
@@ -195,7 +195,10 @@ export class Member {
     const { stats } = this.#options;
     if (!part.isAnswered) {
       stats.lost(new Error(`the home has not answered for ${patienceMs(this.#options)} ms`));
-      if (this.#isSilent) {
+      part.missed += 1;
+      // a client may keep each message: the pauses double
+      const isDue = (part.missed & (part.missed - 1)) === 0;
+      if (this.#isSilent && !isDue) {
         part.nextMs = now + patienceMs(this.#options);
         return;
       }
@@ -206,7 +209,7 @@ export class Member {
     // what waits may need a larger part than the reserve, however seldom it comes
     const isAwaited = part.callers > 0 || !part.isIdle;
     part.idle = isAwaited || part.demand.value > this.#reservedOf(part) ? 0 : part.idle + 1;
-    if (part.idle >= IDLE_INTERVALS && part.held === 0 && part.want === 0 && part.isTold) {
+    if (part.idle >= IDLE_INTERVALS && part.held === 0 && part.want === 0 && part.isEmptied) {
       part.cool();
       this.#hot.delete(part);
       return;
@@ -243,13 +246,17 @@ export class Member {
     const message = this.#message(this.#root, { keepMs: ROOT_MS, since: 0 });
     void this.#call(this.#root, this.#options.ledgerKey, message, ({ record }) => {
       this.#created = Math.max(this.#created, record.created);
-      if (!this.#isSilent) return;
-      this.#isSilent = false;
-      for (const part of this.#hot) {
-        if (!part.isAnswered) part.speak(this.#options.clock.now());
-        this.#hasten(part);
-      }
     });
+  }
+
+  /** The home has answered something: what has no reply is sent again. */
+  #endSilence(): void {
+    if (!this.#isSilent) return;
+    this.#isSilent = false;
+    for (const part of this.#hot) {
+      if (!part.isAnswered) part.speak(this.#options.clock.now());
+      this.#hasten(part);
+    }
   }
 
   #send(part: Part, now: number): Promise<void> {
@@ -257,7 +264,7 @@ export class Member {
     const { key, held, freed, want, keepMs } = part;
     // stated once only: if this message is lost, it is not known which of the released pieces they were
     part.freed = 0;
-    part.isTold = held + want === 0;
+    part.isEmptied = held + want === 0;
     const demand = Math.max(0, Math.floor(part.demand.value - base * WHOLE));
     const since = this.#created;
     const amounts = { held, fresh: freed, want, demand, waitedMs: waitedMs(part, now) };
@@ -327,6 +334,7 @@ export class Member {
       const reply = readReply(text, pool);
       sender.ahead = (reply.record === undefined ? reply.late : reply.record.last) - clock.now();
       stats.answered();
+      this.#endSilence();
       if (reply.record !== undefined) replied(reply);
       else failed(true);
     } catch (error) {
@@ -340,6 +348,7 @@ export class Member {
     part.nextMs = sentMs + everyMs / 2;
     part.isHalfway = true;
     part.isAnswered = true;
+    part.missed = 0;
     if (sentMs + leaseMs > clock.now()) {
       part.rows = record.rows;
       // a promise does not grow: a greater one is new, and so is one that follows one that was due

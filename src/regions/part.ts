@@ -18,7 +18,9 @@ import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
 import { openPolicyState } from "../stores/state/several.ts";
 import { Demand } from "./demand.ts";
-import { capacityOf, type Freed, move, PartState, partsOf, type Validity } from "./part-state.ts";
+import { type Freed, move, partsOf } from "./move.ts";
+import { PartState, type Validity } from "./part-state.ts";
+import { capacityOf, RestingPieces } from "./resting.ts";
 
 /** A part is never smaller: a state at a rate of 0 would not know its debts. */
 export const LEAST = 1e-9;
@@ -26,8 +28,6 @@ export const LEAST = 1e-9;
 export const ROOT_MS = 30 * 24 * 3_600_000;
 /** Leases and rests are longer at the home by this factor, for clocks that run at different speeds. */
 export const DRIFT = 1.1;
-/** More are not kept apart. */
-const MOST_RESTING = 32;
 /** Nothing is kept longer, as by other stores: 31 000 years. */
 const LONGEST_MS = 1e15;
 
@@ -59,14 +59,7 @@ export interface MemberOptions {
   readonly stats: OutageStats;
 }
 
-/** Pieces, in `WHOLE`, that are fresh from an instant of the clock on. */
-interface Resting {
-  readonly pieces: number;
-  readonly freshMs: number;
-}
-
 /** The same for all parts: most are cold. */
-const NOTHING: readonly Resting[] = [];
 const DONE = Promise.resolve();
 
 /**
@@ -91,16 +84,17 @@ export class Part implements Validity, Clock {
   lapseMs = Infinity;
   /** No more of it is used, for others lack it. */
   most = Infinity;
-  /** What rests until it is fresh, of use to nobody before: in the order in which it is. */
-  #resting = NOTHING;
+  readonly #resting = new RestingPieces();
   /** Fresh pieces that were released and not acknowledged. */
   freed = 0;
   want = 0;
   number = 0;
   /** Whether its last message said that it has nothing and wants nothing. */
-  isTold = false;
+  isEmptied = false;
   isAnswered = true;
   underWay = DONE;
+  /** How often in a row no reply came in time. */
+  missed = 0;
   /** Whether the last message seemed too old. */
   isLate = false;
   /** What the clock of its ledger shows beyond this one, ms; undefined: not known. In a cluster each key has another clock. */
@@ -263,7 +257,7 @@ export class Part implements Validity, Clock {
   }
 
   get #inUse(): number {
-    return this.held - piecesIn(this.#resting);
+    return this.held - this.#resting.count;
   }
 
   /**
@@ -276,14 +270,16 @@ export class Part implements Validity, Clock {
   change(held: number, fresh: number, most = this.most): number {
     this.most = most;
     const before = this.#inUse;
-    const ripe = this.#ripe();
-    const come = held - this.held + ripe;
-    const comeFresh = fresh + ripe;
+    const now = this.#options.clock.now();
+    const rested = this.#resting.takeFresh(now);
+    const come = held - this.held + rested;
+    const comeFresh = fresh + rested;
     const inUse = Math.min(before + come, most);
     const grown = Math.max(0, inUse - before);
     const freed = this.#use(before, inUse, Math.min(comeFresh, grown));
-    const left = before + come - inUse;
-    const released = left - this.#rest(freed, before - inUse);
+    const resting = freed.resting.length > 0 ? before - inUse - piecesOf(freed.fresh) : 0;
+    this.#resting.add(resting, freed.resting, now);
+    const released = before + come - inUse - resting;
     this.freed += Math.max(0, comeFresh - grown);
     this.held = held - released;
     if (this.held === 0) this.lapseMs = Infinity;
@@ -294,7 +290,7 @@ export class Part implements Validity, Clock {
   giveUp(): void {
     this.#use(this.#inUse, 0, 0);
     this.most = Infinity;
-    this.#resting = NOTHING;
+    this.#resting.clear();
     this.held = 0;
     this.lapseMs = Infinity;
   }
@@ -313,7 +309,7 @@ export class Part implements Validity, Clock {
       const moved = move(part, policies.list, parts, now, epoch);
       if (part === this.#state) freed = moved;
     });
-    this.freed += Math.floor(freed.fresh * WHOLE);
+    this.freed += piecesOf(freed.fresh);
     const channel = diagnostics.fraction;
     if (!channel.hasSubscribers) return freed;
     const { key } = this;
@@ -324,36 +320,6 @@ export class Part implements Validity, Clock {
     return freed;
   }
 
-  /** Ends the rest of what is fresh now. @returns how many pieces that are */
-  #ripe(): number {
-    const now = this.#options.clock.now();
-    const isRipe = ({ freshMs }: Resting) => freshMs <= now;
-    const ripe = this.#resting.filter(isRipe);
-    if (ripe.length > 0) this.#resting = this.#resting.filter((one) => !isRipe(one));
-    return piecesIn(ripe);
-  }
-
-  /** Lets those of the pieces that were given away rest that have to. @returns how many */
-  #rest({ fresh, resting }: Freed, given: number): number {
-    if (resting.length === 0) return 0;
-    const now = this.#options.clock.now();
-    const all = given - Math.floor(fresh * WHOLE);
-    let left = all;
-    const parts = resting.map(({ part, micros }, i): Resting => {
-      const isLast = i === resting.length - 1;
-      const pieces = isLast ? left : Math.min(left, Math.floor(part * WHOLE));
-      left -= pieces;
-      return { pieces, freshMs: now + Math.ceil(micros) / 1000 };
-    });
-    const sorted = [...this.#resting, ...parts].sort((a, b) => a.freshMs - b.freshMs);
-    while (sorted.length > MOST_RESTING) {
-      const [one, next] = sorted.splice(0, 2) as [Resting, Resting];
-      sorted.unshift({ pieces: one.pieces + next.pieces, freshMs: next.freshMs });
-    }
-    this.#resting = sorted;
-    return all;
-  }
-
   /** Goes by the numbers in force from now on. */
   renumber(): void {
     const { list } = this.#options.policies;
@@ -361,9 +327,7 @@ export class Part implements Validity, Clock {
     if (this.#queue !== undefined) this.#queue.resize(numbers);
     else this.#state.resize(this.#time.now(), numbers, this.#time.epoch);
     this.#rates = ratesOf(list);
-    const pieces = piecesIn(this.#resting);
-    const freshMs = this.#options.clock.now() + this.keepMs;
-    if (pieces > 0) this.#resting = [{ pieces, freshMs }];
+    this.#resting.extend(this.#options.clock.now() + this.keepMs);
   }
 
   /** Ends the lease: what was on lease is not used any more. */
@@ -392,8 +356,8 @@ export class Part implements Validity, Clock {
   }
 }
 
-function piecesIn(resting: readonly Resting[]): number {
-  return resting.reduce((sum, { pieces }) => sum + pieces, 0);
+function piecesOf(part: number): number {
+  return Math.floor(part * WHOLE);
 }
 
 function ratesOf(policies: readonly Policy[]): readonly number[] {

@@ -17,8 +17,8 @@ import {
 import type { Store } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import { move, partsOf } from "../../src/regions/move.ts";
 import { Part } from "../../src/regions/part.ts";
-import { move, partsOf } from "../../src/regions/part-state.ts";
 import { listPolicies } from "../../src/stores/policies.ts";
 import { openPolicyState } from "../../src/stores/state/several.ts";
 import { suite } from "../support/suite.ts";

@@ -16,7 +16,7 @@ import type { Store } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { share } from "../../src/algorithms/index.ts";
-import { move } from "../../src/regions/part-state.ts";
+import { move } from "../../src/regions/move.ts";
 import { exchange, writeMessage } from "../../src/stores/ledger.ts";
 import { listPolicies } from "../../src/stores/policies.ts";
 import { openPolicyState } from "../../src/stores/state/several.ts";

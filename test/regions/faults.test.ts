@@ -326,6 +326,44 @@ test("a message that gives a part back and arrives twice keeps nobody waiting fo
   });
 });
 
+test("a key goes on after a lost reply, although the node of a cluster that has the limit's own record hangs", async () => {
+  const clock = new FakeClock();
+  const records = new Map<string, string>();
+  let isRootLost = false;
+  let losesReply = false;
+  const home = {
+    run: () => {},
+    exchange: (key: string, message: readonly string[]) => {
+      if (isRootLost && key.endsWith("%regions")) return new Promise(() => {});
+      const now = START_MS + Math.floor(clock.now());
+      const { reply, record } = exchange(records.get(key), message, now);
+      if (record !== undefined) records.set(key, record);
+      if (!losesReply) return Promise.resolve(reply);
+      losesReply = false;
+      return new Promise(() => {});
+    },
+  } as unknown as Store;
+  const options = { home, clock, region: "eu", regions: ["eu", "us"] };
+  const limiter = RegionalLimiter.create("limit", bucket, options);
+  const ask = async (ms: number) => {
+    for (let t = 0; t < ms; t += 50) {
+      for (let i = 0; i < 60; i++) void limiter.tryAcquire();
+      await clock.advance(50);
+    }
+  };
+  await limiter.peek();
+  await clock.advance(9000);
+  await ask(4000);
+  assert.ok(limiter.fraction > 0.9);
+  isRootLost = true;
+  for (let i = 0; i < 2; i++) {
+    losesReply = true;
+    await ask(12_000);
+    assert.ok(limiter.fraction > 0.9, `${limiter.fraction} after ${i + 1} lost replies`);
+  }
+  await limiter.close();
+});
+
 test("a home that answers nothing for ten minutes is not sent a message a key every two seconds", async () => {
   const clock = new FakeClock();
   let open = 0;

@@ -2,7 +2,7 @@
 import { fixedWindow, type Policies, slidingLog, slidingWindow, tokenBucket } from "smooth-limiter";
 import * as assert from "uvu/assert";
 import { onGrid } from "../../src/algorithms/instants.ts";
-import { move, partsOf } from "../../src/regions/part-state.ts";
+import { move, partsOf } from "../../src/regions/move.ts";
 import { listPolicies } from "../../src/stores/policies.ts";
 import { openPolicyState } from "../../src/stores/state/several.ts";
 import { suite } from "../support/suite.ts";
