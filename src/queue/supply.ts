@@ -3,8 +3,8 @@ import type { Amount } from "../ground/permits.ts";
 import type { Deadlines, Due } from "./deadlines.ts";
 
 /**
- * The instant of an amount that is not available, and of which it is not known when it will be: a slot that somebody
- * holds. It lies behind all other instants, but it is not `Infinity`, which means never.
+ * The instant of an amount that is not available, and of which it is not known when it will be: a slot that another
+ * caller holds. It lies behind all other instants, but it is not `Infinity`, which means never.
  */
 export const UNKNOWN = Number.MAX_VALUE;
 

@@ -141,26 +141,41 @@ export class PartLimiter implements RemoteLimiter {
       const { waitMs } = part.limiter.peek(permits, options);
       const reserve = this.#reserve;
       if (waitMs > 0 && reserve !== undefined) {
-        const other = await there(reserve.peek(permits, options)).catch((error) => {
-          if (!isServed(part, error)) throw error;
-          return undefined;
-        });
-        // a place in the reserve's line stays there, though the part grows
-        const isCut = part.fraction === 0 && this.region.stats.state === "unavailable";
-        const isNear = isCut || (other?.waitMs ?? Infinity) <= this.region.everyMs;
-        if (other?.allowed !== true) this.#lack();
-        if (other !== undefined && isNear && other.waitMs < waitMs) {
-          const made = await reserve.reserve(permits, options);
-          if (isCut || made.waitMs <= this.region.everyMs) return made;
-          // others that looked at the same time were faster
-          await made.cancel();
-        }
+        const made = await this.#reserveThere(part, reserve, permits, options, waitMs);
+        if (made !== undefined) return made;
       }
       const current = this.#open();
       const reservation = current.limiter[reserveAwaited](permits, sequence, options);
       if (reservation.waitMs > 0) void this.#waits(current, permits, reservation.ready());
+      // in its queue a wait that is not known is a number
       return Object.assign(reservation, { waitMs: finite(reservation).waitMs });
     });
+  }
+
+  /** Reserves in the store, if that is sooner and soon: a place in its line stays there, though the part grows. */
+  async #reserveThere(
+    part: Part,
+    reserve: RemoteLimiter,
+    permits: Permits,
+    options: ShareOptions | undefined,
+    partMs: number,
+  ): Promise<Reservation | undefined> {
+    const isCut = part.fraction === 0 && this.region.stats.state === "unavailable";
+    const longestMs = isCut ? Infinity : this.region.everyMs;
+    const isSoon = (waitMs: number) => waitMs < partMs && waitMs <= longestMs;
+    try {
+      const { allowed, waitMs } = await reserve.peek(permits, options);
+      if (!allowed) this.#lack();
+      if (!isSoon(waitMs)) return undefined;
+      const made = await reserve.reserve(permits, options);
+      if (isSoon(made.waitMs)) return made;
+      // others that looked at the same time were faster
+      await made.cancel();
+    } catch (error) {
+      if (!(error instanceof PermitsExceedCapacityError) && !isServed(part, error)) throw error;
+      this.#lack();
+    }
+    return undefined;
   }
 
   /** In a combination it is looked at, and then asked. What is refused there is demand, too. */

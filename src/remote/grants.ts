@@ -41,7 +41,7 @@ const MOST_USED = 64;
  * A waiter takes the first grant of its amount. Grants of other amounts before that one are left over; no later waiter
  * takes them: a grant that a small request takes at the instant of a large one in front is used later than it was
  * promised for, and together those would exceed the limit's bound. So each waiter finds a grant: its own one is
- * there as long as nobody has taken it, and who takes it leaves a later one of the same amount.
+ * there as long as no waiter has taken it, and who takes it leaves a later one of the same amount.
  */
 export class Grants implements Supply {
   readonly #list: GrantList;

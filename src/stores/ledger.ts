@@ -18,7 +18,8 @@
  * ms, by its own clock. `gap` is one interval, in which every member sends a message. A member shows that the ledger has
  * forgotten something if an answered message of it is later than its row, it holds more than its row says, or it knows of
  * a later start of the ledger. Then the ledger is closed for one lease: promises are void and nothing is handed on or
- * fresh. When it opens again, all leases that it could have forgotten are over.
+ * fresh. When it opens again, all leases that it could have forgotten are over. A member that does not know its row gets
+ * nothing from it: the row may be an old one, and its parts may be in other hands.
  *
  * `fresh` counts parts of which no permit was used, so that their next holder may use their burst at once. All others
  * start empty with their next holder. All free parts are fresh again `keep` ms after a used one became free, counted from
@@ -26,7 +27,8 @@
  *
  * Messages and records are texts of whole numbers below 2^53, so that `ledger.lua`, the twin of this file, computes the
  * same. Times are ms of the store's clock. If it jumps forward, rows lapse early: their members then hold more than their
- * rows say. If it jumps back, a row lapses later than it should by the time since the message before.
+ * rows say. If it jumps back by up to a second it stands still, since the clocks of processes differ by as much; if by more,
+ * a row lapses later than it should by the time since the message before.
  *
  *   record    created closed fresh rest last LF, then for each member the numbers of `Row` and LF
  *   message   the numbers of `LedgerMessage`
@@ -37,8 +39,8 @@
 /** The whole limit. Fractions are counted in these parts. */
 export const WHOLE = 1e9;
 
-/** Clocks of processes that tell a store the time differ by no more: a message that is earlier by so much came at once. */
-const SAME_MS = 1000;
+/** Where processes give the time to a store, their clocks differ by no more. */
+const CLOCKS_DIFFER_MS = 1000;
 
 /** What a member tells the ledger about one limit. The order is that of the message. */
 export interface LedgerMessage {
@@ -113,8 +115,8 @@ export function exchange(
     numbers.map(Number);
   const [want = 0, demand = 0, waited = 0, lease = 0, gap = 0, keep = 0, pool = 0] = more;
   const record = text === undefined ? undefined : readLedger(text);
-  const early = (record?.last ?? 0) - timeMs;
-  const now = early > 0 && early <= SAME_MS ? timeMs + early : timeMs;
+  const before = record?.last ?? 0;
+  const now = before - CLOCKS_DIFFER_MS <= timeMs ? Math.max(before, timeMs) : timeMs;
   // 0 means that it is not known
   const start = since > 0 ? since : Math.max(1, now);
   let { created, closed, fresh, rest, last } =
@@ -139,7 +141,7 @@ export function exchange(
   // one that has given everything back has no row
   const isOlder = me.number < answered && me.number + held + want > 0;
   if (answered === 0 && held === 0 && me.held + me.gift > 0) {
-    // it does not know this row: others may have been handed these parts since
+    // it does not know this row
     rest = Math.max(rest, longest);
     me = { ...me, held: 0, gift: 0, giftFresh: 0 };
   }

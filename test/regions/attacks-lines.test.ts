@@ -74,7 +74,7 @@ test("with a reserve of 0, reservations wait for the part, not for a reserve of 
   await limiter.close();
 });
 
-test("with a reserve of 0, a caller for whom the part's queue has no room does not wait for ever", async () => {
+test("with a reserve of 0, a caller that the part's queue has no room for does not wait for ever", async () => {
   const policy = smoothBursty({ permitsPerSecond: 100 });
   const { clock, limiter } = await withLocal({ reserve: 0, maxWaiting: 2 }, policy);
   let settled = 0;
@@ -142,7 +142,7 @@ test("a call that finds one queue full is counted once", async () => {
   assert.equal([granted - before.granted, refused - before.refused], [5 - full, full]);
 });
 
-test("a caller whom both lines serve at the same instant is granted once, and not cancelled", async () => {
+test("a caller that both lines serve at the same instant is granted once, and not cancelled", async () => {
   const policy = fixedWindow({ limit: 300, windowMs: 1000 });
   const { clock, limiter } = await withLocal({}, policy);
   await busy(limiter, clock, 4000);

@@ -231,7 +231,7 @@ for (const verb of ["tryAcquire", "decide"] as const) {
       for (let i = 0; i < 20; i++) await both[verb]();
       await clock.advance(50);
     }
-    // both look at the reserve of 10 a second for ever, though nobody else uses the limit
+    // both look at the reserve of 10 a second for ever, though no other region uses the limit
     assert.ok(one.fraction > 0.9, `${one.fraction} of everyone`);
     assert.ok(other.fraction > 0.9, `${other.fraction} of users`);
     await one.close();

@@ -160,7 +160,7 @@ function keepsWhole({ most }: Scene): void {
   assert.ok(most < 1.0001, `together the regions have had ${most} of the limit`);
 }
 
-test("a home that goes back in time hands nobody at once what it had handed to it then", async () => {
+test("a home that goes back in time hands no region at once what it had handed to it then", async () => {
   await seeded(1, async () => {
     const scene = await new Scene(["eu", "us"], bucket, { leaseMs: 10_000 }).begin();
     await scene.ask([0, 60], 4000);
@@ -307,7 +307,7 @@ test("close gives the part back, although an earlier message arrives after it", 
   });
 });
 
-test("a message that gives a part back and arrives twice keeps nobody waiting for a lease", async () => {
+test("a message that gives a part back and arrives twice keeps no region waiting for a lease", async () => {
   await seeded(1, async () => {
     const scene = await new Scene(["eu", "us"], bucket).begin();
     await scene.ask([60, 0], 4000);

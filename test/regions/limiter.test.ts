@@ -256,7 +256,7 @@ test("a home that answers nonsense, throws or never answers costs no caller anyt
   }
 });
 
-test("a caller that waits for a larger part in vain leaves no more than the burst to those behind it", async () => {
+test("a caller that waits for a larger part and is refused leaves no more than the burst to those behind it", async () => {
   const options = { regions: ["eu", "us"], reserve: 0.5 };
   const world = new World(tokenBucket({ capacity: 30, refill: 30, everyMs: 1000 }), options);
   const [region] = world.regions;

@@ -39,7 +39,7 @@ export async function show(
   return entry !== undefined;
 }
 
-/** Lists the limiters again and again while somebody reads, and connects again after an outage. */
+/** Lists the limiters again and again while its output is read, and connects again after an outage. */
 export async function watch(options: WatchOptions, io: Io): Promise<void> {
   const colors = colorsOf(io, io.stdout);
   let looks = 0;

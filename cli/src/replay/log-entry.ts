@@ -80,7 +80,7 @@ const JSON_LINE = /^\s*\{/;
 /** Without names for its groups: V8 would create an object of them for each line. */
 const COMBINED =
   /^(\S+) (\S+) (.*?) \[([^\][]+)\] "(?:([A-Za-z!#$%&'*+.^_`|~0-9-]{1,32}) ((?:[^"\\]|\\.)*?)(?: HTTP\/[0-9.]+)?)"(?: ([1-5][0-9]{2})(?= |$))?/s;
-/** What the combined format begins with: a line that is not in it is told what is missing first. */
+/** What the combined format begins with: the error of a line that is not in it names what is missing first. */
 const PARTS: readonly (readonly [RegExp, string])[] = [
   [/^\S+ /, "found no address, allowed: the combined format, or JSON"],
   [/^\S+ \S+ [^[]+/, "found no identity and a user, allowed: the combined format, or JSON"],

@@ -259,7 +259,7 @@ function after<R extends CountedRule>(
   const isRefused = outcomes.some((outcome) => outcome !== undefined && isRefusal(outcome));
   const settles = !isRefused && request.onAnswered !== undefined;
   const answered: Answered[] = [];
-  const told = outcomes.map((outcome, i): MaybePromise<Outcome<R> | undefined> => {
+  const settled = outcomes.map((outcome, i): MaybePromise<Outcome<R> | undefined> => {
     const charge = charges[i];
     if (outcome === undefined || charge === undefined) return outcome;
     if (outcome.allowed) {
@@ -276,7 +276,7 @@ function after<R extends CountedRule>(
       for (const settle of answered) settle(status);
     });
   }
-  return all(told);
+  return all(settled);
 }
 
 /** Returns the outcome that a charge would have now. */
