@@ -169,8 +169,11 @@ export class PartLimiter implements RemoteLimiter {
       if (!isSoon(waitMs)) return undefined;
       const made = await reserve.reserve(permits, options);
       if (isSoon(made.waitMs)) return made;
-      // others that looked at the same time were faster
+      // others that looked at the same time were faster; the caller has not made this reservation
       await made.cancel();
+      const { counts } = this.region.stats;
+      counts.granted -= 1;
+      counts.cancelled -= 1;
     } catch (error) {
       if (!(error instanceof PermitsExceedCapacityError) && !isServed(part, error)) throw error;
       this.#lack();
@@ -307,7 +310,7 @@ export class PartLimiter implements RemoteLimiter {
     };
   }
 
-  /** Ends the calls that wait in this limiter with a LimiterClosedError, but not those that wait for a reserve in a store. */
+  /** Ends the calls that wait in this limiter with a LimiterClosedError, but not reservations in a store. */
   async close(): Promise<void> {
     this.region.dismiss(this.#key);
   }

@@ -1,4 +1,4 @@
-/** Faults that a third attack found: callers that wait in two lines, a reserve of 0, and what is counted of them. */
+/** Callers that wait in two lines, a reserve of 0, and what is counted of them. */
 import { fixedWindow, type Policies, smoothBursty, tokenBucket } from "smooth-limiter";
 import { RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
 import type { Store } from "smooth-limiter/store";
@@ -6,7 +6,7 @@ import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../support/suite.ts";
 
-const test = suite("regions, third attack");
+const test = suite("regions, callers in two lines");
 
 const bucket: Policies = tokenBucket({ capacity: 300, refill: 300, everyMs: 1000 });
 
@@ -202,6 +202,17 @@ test("a key whose last message had no reply is no outage when it is busy again m
   await limiter.close();
   // the lost reply is counted again
   assert.is(later, outages);
+});
+
+test("reservations that were made at once count once each", async () => {
+  const { clock, limiter } = await withLocal();
+  await busy(limiter, clock, 4000);
+  await clock.advance(1000);
+  const { granted, cancelled } = limiter.stats;
+  await Promise.all(Array.from({ length: 600 }, () => limiter.reserve()));
+  const { stats } = limiter;
+  assert.equal([stats.granted - granted, stats.cancelled - cancelled], [600, 0]);
+  await limiter.close();
 });
 
 test.run();
