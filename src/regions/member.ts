@@ -289,6 +289,7 @@ export class Member {
       part.speak(clock.now() + (isLate && !part.isLate ? 0 : everyMs));
       part.isLate = isLate;
       part.isAnswered = true;
+      part.missed = 0;
       this.#hasten(part);
     });
   }
