@@ -143,7 +143,8 @@ export interface Limiter<Name extends string = string> {
 
   /**
    * Gives the policies other numbers from now on. Used permits stay used, stored permits keep their
-   * fraction of the capacity, and every waiting caller gets a new instant.
+   * fraction of the capacity, and every waiting caller gets a new instant; in this process one that asks for more than
+   * the new numbers ever hold is rejected with a PermitsExceedCapacityError.
    *
    * @param policies of the same names and algorithms as before
    */

@@ -1,5 +1,5 @@
 import { Deadlines } from "../queue/deadlines.ts";
-import { instantOf, type Promised, promise, Schedule } from "../queue/schedule.ts";
+import { instantOf, type Promised, promise, type Refuse, Schedule } from "../queue/schedule.ts";
 import type { Supply } from "../queue/supply.ts";
 import type { QueueEntry, Waiter } from "../queue/waiter.ts";
 import type { FairEntry } from "./fair-entry.ts";
@@ -14,7 +14,7 @@ import type { Ranks } from "./ranks.ts";
 export class FairSchedule<S extends Supply = Supply> extends Schedule<S> {
   readonly #ranks: Ranks<Waiter>;
 
-  constructor(released: S, refuse: (waiter: Waiter) => void, ranks: Ranks<Waiter>) {
+  constructor(released: S, refuse: Refuse, ranks: Ranks<Waiter>) {
     super(released, refuse, new Deadlines());
     this.#ranks = ranks;
   }
@@ -80,12 +80,6 @@ export class FairSchedule<S extends Supply = Supply> extends Schedule<S> {
     super.append(waiter, from);
   }
 
-  /** Only waiters with a deadline need the forecast. */
-  override refuseLate(from: number): void {
-    if (this.urgent === undefined) super.replay(from);
-    else this.replay(from);
-  }
-
   override replay(from: number, fairEntry?: FairEntry<Waiter>): Readonly<Promised<S>> {
     const { supply, at } = super.replay(from);
     const promised: Promised<S> = { supply: supply.copy() as S, at, last: undefined };
@@ -95,7 +89,7 @@ export class FairSchedule<S extends Supply = Supply> extends Schedule<S> {
       refused.push(waiter);
       return undefined;
     });
-    for (const waiter of refused) this.refuse(waiter);
+    for (const waiter of refused) this.refuse(waiter, supply);
     return promised;
   }
 

@@ -11,6 +11,7 @@ import {
 } from "../ground/check.ts";
 import { type Amount, sizeOf } from "../ground/permits.ts";
 import type { Order } from "../queue/order.ts";
+import type { Refuse } from "../queue/schedule.ts";
 import type { Supply } from "../queue/supply.ts";
 import type { Waiter } from "../queue/waiter.ts";
 import { FairEntry, type HasFairEntry } from "./fair-entry.ts";
@@ -69,7 +70,7 @@ class FairOrder implements Order {
     return new FairEntry(rank, share, sizeOf(amount), weight);
   }
 
-  schedule<S extends Supply>(released: S, refuse: (waiter: Waiter) => void): FairSchedule<S> {
+  schedule<S extends Supply>(released: S, refuse: Refuse): FairSchedule<S> {
     return new FairSchedule(released, refuse, this.ranks());
   }
 

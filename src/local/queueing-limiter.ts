@@ -211,12 +211,8 @@ export class QueueingLimiter implements Combinable, Counted {
     return this.#look(amount, fairEntry);
   }
 
-  #look(
-    amount: Amount,
-    fairEntry: FairEntry<Waiter> | undefined,
-    maxWaiting = this.#options.maxWaiting,
-  ): Decision {
-    return this.#queue.look(amount, maxWaiting, fairEntry);
+  #look(amount: Amount, fairEntry: FairEntry<Waiter> | undefined): Decision {
+    return this.#queue.look(amount, this.#options.maxWaiting, fairEntry);
   }
 
   charge(permits: Permits): void {
@@ -291,6 +287,6 @@ export class QueueingLimiter implements Combinable, Counted {
     reason: RefusedMessage["reason"] = "too-long",
   ): void {
     // how long the wait would be if there were room
-    this.#callStats.refused(amount, reason, () => this.#look(amount, fairEntry, Infinity));
+    this.#callStats.refused(amount, reason, () => this.#queue.look(amount, Infinity, fairEntry));
   }
 }

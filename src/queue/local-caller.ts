@@ -38,9 +38,10 @@ export class LocalCaller extends Waiter {
     this.#resolve(this.#deadline === undefined ? toMillis(waited) : true);
   }
 
-  override refuse(now: number): void {
-    this.#callStats.expired(this.amount, now - this.asked);
-    this.#resolve(false);
+  override refuse(now: number, excess?: Error): void {
+    if (excess) this.#callStats.ended();
+    else this.#callStats.expired(this.amount, now - this.asked);
+    this.#resolve(excess ? Promise.reject(excess) : false);
   }
 
   override drop(reason: Error, now: number): void {

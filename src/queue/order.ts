@@ -4,7 +4,7 @@ import type { FairEntry, HasFairEntry } from "../fair/fair-entry.ts";
 import type { Ranks } from "../fair/ranks.ts";
 import { failCheck } from "../ground/check.ts";
 import type { Amount } from "../ground/permits.ts";
-import { Schedule } from "./schedule.ts";
+import { type Refuse, Schedule } from "./schedule.ts";
 import type { Supply } from "./supply.ts";
 import type { Waiter } from "./waiter.ts";
 
@@ -16,7 +16,7 @@ export interface Order extends CallOrder {
     amount: Amount,
   ): FairEntry<Item> | undefined;
   /** Returns the schedule of a limiter. @param released and `refuse`: see `Schedule` */
-  schedule<S extends Supply>(released: S, refuse: (waiter: Waiter) => void): Schedule<S>;
+  schedule<S extends Supply>(released: S, refuse: Refuse): Schedule<S>;
   /** New queues of shares, one for each priority; `undefined` where there are no shares. */
   ranks<Member extends HasFairEntry<Member>>(): Ranks<Member> | undefined;
 }

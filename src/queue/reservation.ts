@@ -138,6 +138,10 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     this.#settle?.(this.#outcome);
   }
 
+  override refuse(now: number, excess?: Error): void {
+    this.abort(excess, now);
+  }
+
   override abort(reason: unknown, now: number): void {
     this.#callStats.cancelled(this.amount, now - this.asked, reason);
     this.#outcome = "cancelled";

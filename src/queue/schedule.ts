@@ -12,16 +12,19 @@ export interface Promised<S extends Supply = Supply> {
   last: QueueEntry | undefined;
 }
 
+/** Removes a waiter which the supply, as it is at its turn, does not serve, or not in time. */
+export type Refuse = (waiter: Waiter, supply: Supply) => void;
+
 /** Returns when that waiter is released if it is the next one. */
 export function instantOf(waiter: Waiter, { supply, at }: Readonly<Promised>): number {
   return supply.earliest(Math.max(waiter.asked, at), waiter.amount);
 }
 
-/** Takes for the next waiter what it is promised. @returns whether it can start before its deadline */
+/** Takes for the next waiter what it is promised. @returns whether it can start, and before its deadline */
 export function promise(waiter: Waiter, promised: Promised): boolean {
   const at = instantOf(waiter, promised);
   if (at !== UNKNOWN) {
-    if (Math.ceil(at) > waiter.deadline) return false;
+    if (at === Infinity || Math.ceil(at) > waiter.deadline) return false;
     promised.supply.take(at, waiter.taken);
   }
   promised.at = at;
@@ -35,7 +38,7 @@ export function promise(waiter: Waiter, promised: Promised): boolean {
  */
 export class Schedule<S extends Supply = Supply> {
   readonly #released: S;
-  protected readonly refuse: (waiter: Waiter) => void;
+  protected readonly refuse: Refuse;
   readonly #entries = new LinkedList<QueueEntry>();
   /** Present where a waiter may miss its deadline although no other has changed. */
   readonly #deadlines: Deadlines<Waiter> | undefined;
@@ -45,12 +48,12 @@ export class Schedule<S extends Supply = Supply> {
 
   /**
    * @param released the state after the released waiters
-   * @param refuse removes a waiter that could not start before its deadline
+   * @param refuse removes a waiter that could not start, or not before its deadline
    * @param deadlines where later callers may overtake a waiter; default: those of the supply, if any
    */
   constructor(
     released: S,
-    refuse: (waiter: Waiter) => void,
+    refuse: Refuse,
     deadlines: Deadlines<Waiter> | undefined = released.deadlines?.(),
   ) {
     this.#released = released;
@@ -120,12 +123,11 @@ export class Schedule<S extends Supply = Supply> {
     this.#promised = undefined;
   }
 
-  /** Refuses the waiters that could not start before their deadlines. */
-  refuseLate(from: number): void {
-    this.replay(from);
-  }
-
-  /** Returns the state after all waiters. @param _fairEntry on a fair limiter: only up to that request */
+  /**
+   * Returns the state after all waiters. Those that could not start, or not before their deadlines, are refused.
+   *
+   * @param _fairEntry on a fair limiter: only up to that request
+   */
   replay(from: number, _fairEntry?: FairEntry<Waiter>): Readonly<Promised<S>> {
     // no waiter has been replayed yet, so the released state may have changed since: copy it again
     if (this.#promised?.last === undefined) {
@@ -149,7 +151,7 @@ export class Schedule<S extends Supply = Supply> {
       return true;
     }
     const isInTime = promise(entry, promised);
-    if (!isInTime) this.refuse(entry);
+    if (!isInTime) this.refuse(entry, promised.supply);
     return isInTime;
   }
 

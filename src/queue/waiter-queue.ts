@@ -21,7 +21,7 @@ import type { Timer } from "../ground/clock.ts";
 import { type Amount, sizeOf } from "../ground/permits.ts";
 import type { MonotonicTime } from "./monotonic-time.ts";
 import { FIFO, type Order } from "./order.ts";
-import type { Schedule } from "./schedule.ts";
+import type { Refuse, Schedule } from "./schedule.ts";
 import { type Supply, UNKNOWN } from "./supply.ts";
 import { TimerDrift } from "./timer-drift.ts";
 import { Change, type Waiter } from "./waiter.ts";
@@ -65,7 +65,7 @@ export class WaiterQueue<S extends Supply = Supply> {
     time.owner ??= this;
     this.supply = supply;
     this.order = order;
-    this.#schedule = order.schedule(supply, (waiter) => this.#refuse(waiter));
+    this.#schedule = order.schedule(supply, this.#refuse);
   }
 
   /** Reads the clock. */
@@ -194,7 +194,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   attend(reservation: Waiter, isFirst: boolean, signal: AbortSignal | undefined): void {
     if (isFirst && this.#schedule.release(reservation)) this.outdate();
     if (signal !== undefined) this.signals.add(signal, reservation);
-    if (this.#timer === undefined) this.#arm();
+    this.#arm();
   }
 
   /** Removes a waiter from the queue; the waiters behind it move up. */
@@ -287,7 +287,7 @@ export class WaiterQueue<S extends Supply = Supply> {
         const at = this.#instantOf(entry);
         const { urgent } = this.#schedule;
         if (urgent !== undefined && urgent.deadline < Math.min(Math.ceil(at), now + 1)) {
-          this.#refuse(urgent);
+          this.#refuse(urgent, this.supply);
           continue;
         }
         if (at > now) break;
@@ -319,11 +319,13 @@ export class WaiterQueue<S extends Supply = Supply> {
     return Math.max(this.#floor, this.#pausedUntil);
   }
 
-  /** Removes a waiter that cannot meet its deadline. */
-  #refuse(waiter: Waiter): void {
+  /** Removes a waiter that cannot meet its deadline, or for which the supply has become too small. */
+  readonly #refuse: Refuse = (waiter, supply) => {
     this.#leave(waiter);
-    waiter.refuse(this.last);
-  }
+    const { last } = this;
+    const isPossible = supply.earliest(last, waiter.amount) < Infinity;
+    waiter.refuse(last, isPossible ? undefined : supply.excess?.(last, waiter.amount));
+  };
 
   /** @param at when it is released; absent: it is not @returns whether a change has moved up */
   #leave(waiter: Waiter, at?: number): boolean {
@@ -350,7 +352,7 @@ export class WaiterQueue<S extends Supply = Supply> {
     this.#schedule.discard();
     this.#release(this.last);
     if (!this.#isEmpty) {
-      this.#schedule.refuseLate(this.#from);
+      this.#schedule.replay(this.#from);
       this.#release(this.last);
     }
     this.#stale = false;

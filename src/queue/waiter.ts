@@ -68,8 +68,12 @@ export abstract class Waiter {
   /** Called when it is released: it has its permits since `at`; the clock is at `now`. */
   abstract release(at: number, now: number): void;
 
-  /** Called when it was removed because its deadline cannot be met any more. */
-  refuse(_now: number): void {}
+  /**
+   * Called when it was removed because its deadline cannot be met any more, or it can never be released.
+   *
+   * @param excess the error in the second case: what it waits for has become too small for it
+   */
+  refuse(_now: number, _excess?: Error): void {}
 
   /**
    * Called when it was removed to make room for a later caller. Absent where it may not be dropped.
