@@ -27,80 +27,19 @@
  * The idea is that of leases of capacity in Google's Doorman; the division is that of "Cloud Control with Distributed Rate
  * Limiting" (Raghavan et al., SIGCOMM 2007), by max-min fairness.
  */
-import { share } from "../algorithms/index.ts";
-import { onGrid } from "../algorithms/instants.ts";
-import { reportUseless } from "../algorithms/never-binds.ts";
 import type { LimiterClass, RemoteLimiter } from "../api/limiter-api.ts";
-import { checkLimiterOptions, type LimiterOptions } from "../api/options.ts";
-import { OutageStats } from "../api/outage-stats.ts";
-import {
-  aboveZero,
-  type Bound,
-  CREATE,
-  checkCreated,
-  checkNumber,
-  checkOptions,
-  checkText,
-  failCheck,
-  isRecord,
-} from "../ground/check.ts";
-import type { Clock } from "../ground/clock.ts";
-import { LimiterClosedError, readable } from "../ground/errors.ts";
-import { FIFO, orderIn } from "../queue/order.ts";
-import { RedisLimiter } from "../redis/index.ts";
-import { checkKey, checkName, refuseStrict } from "../remote/remote-options.ts";
-import { type StoreLimiter as Shared, StoreLimiter } from "../store.ts";
-import { type Exchange, WHOLE } from "../stores/ledger.ts";
-import {
-  listPolicies,
-  type NamesOf,
-  type Policies,
-  type PolicyList,
-  renumber,
-} from "../stores/policies.ts";
-import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
-import { redisLedger } from "../stores/redis/redis-ledger.ts";
-import { openPolicyState } from "../stores/state/several.ts";
-import type { Store } from "../stores/store.ts";
-import { PartLimiter, type Region } from "./limiter.ts";
-import { Member } from "./member.ts";
-import { partsOf } from "./move.ts";
-import { LEAST, type MemberOptions, Part } from "./part.ts";
+import { CREATE, checkCreated } from "../ground/check.ts";
+import { checkKey } from "../remote/remote-options.ts";
+import type { NamesOf, Policies } from "../stores/policies.ts";
+import { PartLimiter } from "./limiter.ts";
+import type { RegionalOptions } from "./options.ts";
+import { Region } from "./region.ts";
 
 export type { RemoteLimiter } from "../api/limiter-api.ts";
 export { LimiterClosedError, StoreUnavailableError } from "../ground/errors.ts";
 export type { RedisClient } from "../stores/redis/client.ts";
 export type { Store } from "../stores/store.ts";
-
-/** The options of `RegionalLimiter.create`. */
-export interface RegionalOptions
-  extends Pick<LimiterOptions, "maxWaiting" | "onFull" | "order" | "clock"> {
-  /**
-   * Where the regions meet: a client of Redis, or what `postgresStore`, `casStore` or `memoryStore` returns. All
-   * regions must reach it, but no call waits for it. It must not evict keys. It is never closed.
-   */
-  readonly home: Store | RedisClient;
-  /**
-   * The region's own store, for several processes in a region: the region's reserve is there, and each process holds a
-   * part of its own. Default: none, the region is this process.
-   */
-  readonly local?: Store | RedisClient | undefined;
-  /** The name of this region: one of `regions`. Without `local` no two processes may have the same. */
-  readonly region: string;
-  /** The names of all regions, the same in each; or their weights by name, above 0: what counts when all ask for more. */
-  readonly regions: readonly string[] | Readonly<Record<string, number>>;
-  /**
-   * The fraction of the limit that is always divided equally among the regions, so that each can start at once. From 0
-   * to 1, default 0.1.
-   */
-  readonly reserve?: number | undefined;
-  /** How often a region with more demand than its reserve talks to the home, ms. Above 0, default 1000. */
-  readonly everyMs?: number | undefined;
-  /** For how long a region that is cut off uses its part, ms; at least 2 × `everyMs`, default 5 × `everyMs`. */
-  readonly leaseMs?: number | undefined;
-  /** The prefix of all keys. Default "l:". */
-  readonly prefix?: string | undefined;
-}
+export type { RegionalOptions } from "./options.ts";
 
 /** A limiter of one region; the limit is that of all regions together. */
 export interface RegionalLimiter<Name extends string = string> extends RemoteLimiter<Name> {
@@ -139,37 +78,18 @@ interface RegionalLimiterClass extends LimiterClass<RegionalLimiter> {
   ): RegionalLimiter<NamesOf<P>>;
 }
 
-const OPTIONS = [
-  "home",
-  "local",
-  "region",
-  "regions",
-  "reserve",
-  "everyMs",
-  "leaseMs",
-  "prefix",
-  "maxWaiting",
-  "onFull",
-  "order",
-  "clock",
-] as const;
-const fromZeroToOne: Bound = {
-  words: "a number from 0 to 1",
-  holds: (value) => value >= 0 && value <= 1,
-};
-
 export const RegionalLimiter = class RegionalLimiter extends PartLimiter {
   static create(name: string, policies: Policies, options: RegionalOptions) {
-    return new RegionalLimiter(CREATE, new OpenRegion(name, policies, options));
+    return new RegionalLimiter(CREATE, new Region(name, policies, options));
   }
 
-  private constructor(made: typeof CREATE, region: OpenRegion) {
+  private constructor(made: typeof CREATE, region: Region) {
     checkCreated("RegionalLimiter", made);
     super(region, undefined);
     this.#region = region;
   }
 
-  readonly #region: OpenRegion;
+  readonly #region: Region;
 
   for(key: string): PartLimiter {
     return new PartLimiter(this.#region, checkKey("key", key));
@@ -180,215 +100,3 @@ export const RegionalLimiter = class RegionalLimiter extends PartLimiter {
     await this.#region.close();
   }
 } as unknown as RegionalLimiterClass;
-
-class OpenRegion implements Region {
-  readonly name: string;
-  readonly everyMs: number;
-  readonly isFair: boolean;
-  readonly member: Member;
-  readonly stats: OutageStats;
-  readonly #options: MemberOptions;
-  readonly #declared: PolicyList;
-  readonly #parts = new Map<string | undefined, Part>();
-  readonly #local: Shared | undefined;
-  /** The fraction that the region's own store has. */
-  readonly #reserved: number;
-  /** No request is granted that needs a larger fraction. */
-  readonly #most: number;
-
-  constructor(name: string, policies: Policies, options: RegionalOptions) {
-    this.name = checkName(name);
-    this.stats = new OutageStats(name);
-    checkOptions("options", options, OPTIONS);
-    const { home, local, region, prefix = "l:", everyMs = 1000 } = options;
-    const weights = weightsOf(options.regions);
-    checkKey("region", region);
-    if (!weights.has(encodeURIComponent(region))) {
-      const names = [...weights.keys()].map((each) => decodeURIComponent(each));
-      failCheck("region", `one of regions (${names.join(", ")})`, region, RangeError);
-    }
-    const reserve = checkNumber("reserve", options.reserve ?? 0.1, fromZeroToOne);
-    this.everyMs = checkNumber("everyMs", everyMs, aboveZero);
-    const leaseMs = checkNumber("leaseMs", options.leaseMs ?? 5 * everyMs, {
-      words: `2 x everyMs (${2 * everyMs}) or more`,
-      holds: (value) => value >= 2 * everyMs && value < Infinity,
-    });
-    const listed = listPolicies(policies);
-    reportUseless(listed.names, listed.list);
-    refuseStrict(listed);
-    this.#declared = listed;
-    const whole = allOnGrid(listed);
-    this.isFair = orderIn(options) !== FIFO;
-    const { maxWaiting, onFull, clock } = checkLimiterOptions({ ...pick(options), name });
-    this.#reserved = reserve / weights.size;
-    const reserved = this.#reserved;
-    const base = local === undefined ? reserved : 0;
-    const pool = Math.floor((1 - reserve) * WHOLE);
-    this.#most = Math.max(base + pool / WHOLE, reserved);
-    const shared = {
-      ...{ prefix, maxWaiting, order: options.order },
-      ...(options.clock === undefined ? {} : { clock }),
-    };
-    this.#local =
-      local === undefined || reserve === 0
-        ? undefined
-        : limiterOn(local, name, this.#partOf(listed), shared);
-    this.#options = {
-      name,
-      region,
-      weights,
-      policies: whole,
-      basePolicies: fractionOf(whole, Math.max(LEAST, base)),
-      largest: openPolicyState(fractionOf(whole, this.#most), 0, 0),
-      exchange: exchangeOf(home),
-      ledgerKey: `${checkText("prefix", prefix)}${name.replace(/[%[]/g, encodeURIComponent)}%regions`,
-      base,
-      reserved,
-      pool,
-      everyMs,
-      leaseMs,
-      clock,
-      maxWaiting,
-      onFull,
-      order: options.order,
-      stats: this.stats,
-    };
-    this.member = new Member(this.#options);
-  }
-
-  reserve(key: string | undefined): RemoteLimiter | undefined {
-    return key === undefined ? this.#local : this.#local?.for(key);
-  }
-
-  partOf(key: string | undefined): Part {
-    const known = this.#parts.get(key);
-    if (known !== undefined) return known;
-    this.member.greet();
-    this.#sweep();
-    const part = new Part(key, this.#options);
-    this.#parts.set(key, part);
-    return part;
-  }
-
-  /** Looks at the two keys that were looked at longest ago: so as many are forgotten as come, if they are over. */
-  #sweep(): void {
-    const now = this.#options.clock.now();
-    for (let i = 0; i < 2; i++) {
-      const [oldest] = this.#parts;
-      if (oldest === undefined) return;
-      const [key, part] = oldest;
-      this.#parts.delete(key);
-      if (key === undefined || !part.isForgettable(now)) this.#parts.set(key, part);
-    }
-  }
-
-  async update(policies?: Policies): Promise<void> {
-    const listed =
-      policies === undefined ? this.#declared : renumber(this.#declared, listPolicies(policies));
-    refuseStrict(listed);
-    const whole = allOnGrid(listed);
-    this.#options.policies = whole;
-    this.#options.basePolicies = fractionOf(whole, Math.max(LEAST, this.#options.base));
-    this.#options.largest.resize(0, partsOf(whole.list, this.#most), 0);
-    for (const part of this.#parts.values()) part.renumber();
-    await (policies === undefined
-      ? this.#local?.resetPolicies()
-      : this.#local?.update(this.#partOf(listed)));
-  }
-
-  dismiss(key: string | undefined): void {
-    this.#parts.get(key)?.dismiss(new LimiterClosedError(this.name));
-  }
-
-  async close(): Promise<void> {
-    const closed = this.member.close();
-    for (const key of this.#parts.keys()) this.dismiss(key);
-    await Promise.all([closed, this.#local?.close()]);
-  }
-
-  /** The policies of the region's own store. */
-  #partOf({ names, list }: PolicyList): Readonly<Record<string, PolicyList["list"][number]>> {
-    const part = Math.max(1 / WHOLE, this.#reserved);
-    return Object.fromEntries(
-      names.map((each, i) => [each, share(list[i] as PolicyList["list"][number], part)]),
-    );
-  }
-}
-
-function allOnGrid({ names, list }: PolicyList): PolicyList {
-  return { names, list: list.map(onGrid) };
-}
-
-function fractionOf({ names, list }: PolicyList, fraction: number): PolicyList {
-  return { names, list: partsOf(list, fraction) };
-}
-
-function pick({ maxWaiting, onFull, order, clock }: RegionalOptions): LimiterOptions {
-  return { maxWaiting, onFull, order, clock };
-}
-
-/** Returns the weights by the encoded names of the regions. */
-function weightsOf(regions: RegionalOptions["regions"]): ReadonlyMap<string, number> {
-  const words = "the names of all regions, or weights by name";
-  const entries: readonly (readonly [unknown, unknown])[] = Array.isArray(regions)
-    ? regions.map((name) => [name, 1])
-    : isRecord(regions)
-      ? Object.entries(regions)
-      : failCheck("regions", words, regions);
-  if (entries.length === 0) throw new RangeError(`regions must be ${words}, got none`);
-  const weights = entries.map(([name, weight]): [string, number] => [
-    encodeURIComponent(checkKey("each name in regions", name)) ||
-      failCheck("regions", "names that are not empty", name, RangeError),
-    checkNumber(`regions.${name}`, weight, aboveZero),
-  ]);
-  const byName = new Map(weights);
-  if (byName.size < weights.length) {
-    throw new RangeError(
-      `regions must name each region once, got ${entries.map(([name]) => name)}`,
-    );
-  }
-  return byName;
-}
-
-function isStore(store: Store | RedisClient): store is Store {
-  const { run, runScript } = Object(store) as { run?: unknown; runScript?: unknown };
-  return typeof run === "function" && runScript === undefined;
-}
-
-/** @throws TypeError that names the option, if it is no client */
-function adapterIn(option: string, client: RedisClient) {
-  try {
-    return adapterOf(client);
-  } catch (cause) {
-    const message = readable(cause).message.replace(
-      /^redis must be/,
-      `${option} must be a store, or`,
-    );
-    throw new TypeError(message, { cause });
-  }
-}
-
-function exchangeOf(home: Store | RedisClient): Exchange {
-  if (!isStore(home)) return redisLedger(adapterIn("home", home).runner);
-  if (home.exchange === undefined) {
-    throw new TypeError(
-      "home must be a client of Redis, or what postgresStore, casStore or memoryStore returns",
-    );
-  }
-  return (key, message) => (home.exchange as Exchange)(key, message);
-}
-
-function limiterOn(
-  local: Store | RedisClient,
-  name: string,
-  policies: Policies,
-  options: Pick<RegionalOptions, "maxWaiting" | "order"> & {
-    readonly prefix: string;
-    readonly clock?: Clock;
-  },
-): Shared {
-  if (!isStore(local)) adapterIn("local", local);
-  return isStore(local)
-    ? StoreLimiter.create(local, name, policies, options)
-    : (RedisLimiter.create(local, name, policies, options) as unknown as Shared);
-}

@@ -8,7 +8,7 @@ import type {
   WaitOptions,
 } from "../api/limiter-api.ts";
 import { checkTryOptions, checkWaitOptions, isTryOptions } from "../api/options.ts";
-import type { OutageStats, RemoteStats, StoreState } from "../api/outage-stats.ts";
+import type { RemoteStats, StoreState } from "../api/outage-stats.ts";
 import {
   asParticipant,
   type Check,
@@ -27,8 +27,8 @@ import type { Permits } from "../ground/permits.ts";
 import { AT_ONCE } from "../local/queueing-limiter.ts";
 import { UNKNOWN } from "../queue/supply.ts";
 import type { Policies } from "../stores/policies.ts";
-import type { Member } from "./member.ts";
 import type { Part } from "./part.ts";
+import type { Region } from "./region.ts";
 import { eitherOf, uncount } from "./two-lines.ts";
 
 /** One promise is enough for all calls, because it never changes. */
@@ -37,23 +37,6 @@ const REFUSED = Promise.resolve(false);
 
 /** The part, or the reserve. */
 type Either = Part["limiter"] | RemoteLimiter;
-
-/** What the limiters of all keys of a region share. */
-export interface Region {
-  readonly name: string;
-  readonly everyMs: number;
-  /** Whether its calls have shares. */
-  readonly isFair: boolean;
-  readonly member: Member;
-  /** The reserve of the region, where it is in a store; with a key: the reserve of that key. */
-  reserve(key: string | undefined): RemoteLimiter | undefined;
-  partOf(key: string | undefined): Part;
-  readonly stats: OutageStats;
-  /** @param policies absent: the declared ones */
-  update(policies?: Policies): Promise<void>;
-  /** Ends the calls that wait for the key. */
-  dismiss(key: string | undefined): void;
-}
 
 /** The limiter of one region, for one key or for the limit without a key. */
 export class PartLimiter implements RemoteLimiter {

@@ -19,7 +19,9 @@ import type { Timer } from "../ground/clock.ts";
 import { type LedgerRecord, readLedger, WHOLE, writeMessage } from "../stores/ledger.ts";
 import { FIRST } from "./demand.ts";
 import { divide, isLacked } from "./division.ts";
-import { DRIFT, type MemberOptions, type Part, ROOT_MS } from "./part.ts";
+import { Lease } from "./lease.ts";
+import { DRIFT } from "./numbers.ts";
+import type { MemberOptions, Part } from "./part.ts";
 
 /** Timers are as exact as this, ms: a sum of times may be greater by a rounding. */
 const MICROSECOND = 0.001;
@@ -33,14 +35,16 @@ const MOST_SOON = 6;
 const IDLE_INTERVALS = 3;
 /** Changes by more than this factor of the part do not wait for the next interval. */
 const URGENT = 0.1;
+/** The record by which a member learns when the ledger was created is kept for so long, ms: 30 days. */
+const ROOT_MS = 30 * 24 * 3_600_000;
 
 export class Member {
   readonly #options: MemberOptions;
   readonly #id = crypto.randomUUID().replaceAll("-", "").slice(0, 12);
-  readonly #hot = new Set<Part>();
+  readonly #hot = new Map<Part, Lease>();
   /** When the ledger was created, by its own clock; 0: not known. */
   #created = 0;
-  readonly #root: Pick<Part, "ahead"> = { ahead: undefined };
+  readonly #root: Pick<Lease, "ahead"> = { ahead: undefined };
   /** Of the last message, whatever its key: a key that was forgotten and comes back goes on counting. */
   #number = 0;
   #callers = 0;
@@ -65,29 +69,41 @@ export class Member {
     if (this.#number === 0 && !this.#isClosed) this.#sendRoot();
   }
 
+  /** Whether the part takes part in the messages. */
+  isHot(part: Part): boolean {
+    return this.#hot.has(part);
+  }
+
+  /** Pieces that rest go by the numbers in force from now on. */
+  renumber(): void {
+    const { clock, numbers } = this.#options;
+    for (const lease of this.#hot.values()) lease.rest(clock.now() + numbers.keepMs);
+  }
+
   /** A request of the part could not be granted at once. */
   lack(part: Part): void {
-    if (this.#isClosed || this.#options.pool === 0) return;
-    const now = this.#options.clock.now();
-    if (part.isHot) {
-      const isUrgent = this.#isEarly(part, now) && part.demand.isRising(now);
-      if (isUrgent) part.speak(now);
-      if (isUrgent || (this.#callers > 0 && !this.#isAwaited)) this.#hasten(part);
+    const { clock, everyMs, pool } = this.#options;
+    if (this.#isClosed || pool === 0) return;
+    const now = clock.now();
+    const hot = this.#hot.get(part);
+    if (hot !== undefined) {
+      const isUrgent = this.#isEarly(hot, now) && part.demand.isRising(now);
+      if (isUrgent) hot.speak(now);
+      if (isUrgent || (this.#callers > 0 && !this.#isAwaited)) this.#hasten(hot);
       return;
     }
     part.demand.count(now);
-    part.speak(now + this.#options.everyMs * FIRST);
-    part.idle = 0;
-    this.#hot.add(part);
+    const lease = new Lease(part, clock, now + everyMs * FIRST);
+    this.#hot.set(part, lease);
     // after this tick: requests of one tick make one demand
-    queueMicrotask(() => this.#hasten(part));
+    queueMicrotask(() => this.#hasten(lease));
   }
 
-  /** Whether the next message of the part is not due soon, and no reply is under way, which it would make useless. */
-  #isEarly(part: Part, now: number): boolean {
+  /** Whether the next message is not due soon, and no reply is under way, which it would make useless. */
+  #isEarly(lease: Lease, now: number): boolean {
     const { everyMs } = this.#options;
-    const dueMs = part.nextMs + (part.isHalfway ? everyMs * HALF : 0);
-    return part.isAnswered && dueMs - now >= everyMs * SOON;
+    const dueMs = lease.nextMs + (lease.isHalfway ? everyMs * HALF : 0);
+    return lease.isAnswered && dueMs - now >= everyMs * SOON;
   }
 
   /** Counts a caller among those that wait: they are demand in the next interval too, and keep the process alive. */
@@ -110,8 +126,10 @@ export class Member {
 
   /** Ends the lease of a part whose time is over. */
   lapse(part: Part): void {
-    part.lapse();
-    this.#hasten(part);
+    const lease = this.#hot.get(part);
+    if (lease === undefined) return;
+    lease.lapse();
+    this.#hasten(lease);
   }
 
   /** Gives all parts back, and ends all timers. Resolves when the ledger knows, or has not answered for too long. */
@@ -124,20 +142,20 @@ export class Member {
     const { clock, stats } = this.#options;
     this.#isClosed = true;
     this.#timer?.cancel();
-    const parts = [...this.#hot].filter(({ number }) => number > 0);
-    for (const part of this.#hot) {
-      part.want = 0;
-      part.giveUp();
+    const told = [...this.#hot.values()].filter(({ number }) => number > 0);
+    for (const lease of this.#hot.values()) {
+      lease.want = 0;
+      lease.giveUp();
     }
     this.#hot.clear();
     let timer: Timer | undefined;
     const tooLong = new Promise<void>((resolve) => {
       timer = clock.wakeAt(clock.now() + patienceMs(this.#options), resolve);
     });
-    const sent = parts.map(async (part) => {
+    const sent = told.map(async (lease) => {
       // it would be taken for a member that knows more, if it came after the last message
-      if (!part.isAnswered) await Promise.race([part.underWay, tooLong]);
-      await this.#send(part, clock.now());
+      if (!lease.isAnswered) await Promise.race([lease.underWay, tooLong]);
+      await this.#send(lease, clock.now());
     });
     await Promise.race([Promise.all(sent), tooLong]);
     timer?.cancel();
@@ -147,13 +165,13 @@ export class Member {
   /** Sets the timer to the next message or the next end of a lease. */
   #arm(): void {
     let at = Infinity;
-    for (const part of this.#hot) at = Math.min(at, part.nextMs, part.lapseMs);
+    for (const { nextMs, part } of this.#hot.values()) at = Math.min(at, nextMs, part.lapseMs);
     this.#setTimer(at);
   }
 
   /** Sets the timer for a part that has changed, without a look at all others: at worst it fires once too early. */
-  #hasten(part: Part): void {
-    this.#setTimer(Math.min(this.#timerAt, part.nextMs, part.lapseMs));
+  #hasten({ nextMs, part }: Lease): void {
+    this.#setTimer(Math.min(this.#timerAt, nextMs, part.lapseMs));
   }
 
   #setTimer(at: number): void {
@@ -173,73 +191,73 @@ export class Member {
     this.#timerAt = Infinity;
     const { clock, everyMs } = this.#options;
     const now = clock.now() + MICROSECOND;
-    for (const part of this.#hot) {
-      if (part.lapseMs <= now) part.lapse();
-      if (part.nextMs > now || !part.isHalfway) continue;
-      part.isHalfway = false;
-      part.demand.count(now);
-      part.nextMs = now + everyMs * (HALF + Math.random() / 20);
+    for (const lease of this.#hot.values()) {
+      if (lease.part.lapseMs <= now) lease.lapse();
+      if (lease.nextMs > now || !lease.isHalfway) continue;
+      lease.isHalfway = false;
+      lease.part.demand.count(now);
+      lease.nextMs = now + everyMs * (HALF + Math.random() / 20);
     }
     // keys that are due soon go along, so that all share a call from then on
-    const due = [...this.#hot].filter((part) => part.nextMs <= now);
-    const soon = (part: Part) => !part.isHalfway && part.nextMs <= now + everyMs / 10;
+    const due = [...this.#hot.values()].filter((lease) => lease.nextMs <= now);
+    const soon = (lease: Lease) => !lease.isHalfway && lease.nextMs <= now + everyMs / 10;
     if (due.length > 0) {
       this.#sendRoot();
-      for (const part of this.#hot) if (soon(part)) this.#round(part, now);
+      for (const lease of this.#hot.values()) if (soon(lease)) this.#round(lease, now);
     }
     this.#arm();
   };
 
-  /** Sends the message of a part. Without a reply the next one is sent after `patienceMs`. */
-  #round(part: Part, now: number): void {
+  /** Sends the message of a lease. Without a reply the next one is sent after `patienceMs`. */
+  #round(lease: Lease, now: number): void {
     const { stats } = this.#options;
-    if (!part.isAnswered) {
+    if (!lease.isAnswered) {
       stats.lost(new Error(`the home has not answered for ${patienceMs(this.#options)} ms`));
-      part.missed += 1;
+      lease.missed += 1;
       // a client may keep each message: the pauses double
-      const isDue = (part.missed & (part.missed - 1)) === 0;
+      const isDue = (lease.missed & (lease.missed - 1)) === 0;
       if (this.#isSilent && !isDue) {
-        part.nextMs = now + patienceMs(this.#options);
+        lease.nextMs = now + patienceMs(this.#options);
         return;
       }
       this.#isSilent = true;
     }
     // a member that has become patient lacks something else now
-    if (part.demand.measure(now)) part.soon = 0;
+    if (lease.part.demand.measure(now)) lease.soon = 0;
     // what waits may need a larger part than the reserve, however seldom it comes
-    const isAwaited = part.callers > 0 || !part.isIdle;
-    part.idle = isAwaited || part.demand.value > this.#reservedOf(part) ? 0 : part.idle + 1;
-    if (part.idle >= IDLE_INTERVALS && part.held === 0 && part.want === 0 && part.isEmptied) {
-      part.cool();
-      this.#hot.delete(part);
+    const isAwaited = lease.part.callers > 0 || !lease.part.isIdle;
+    lease.idle =
+      isAwaited || lease.part.demand.value > this.#reservedOf(lease) ? 0 : lease.idle + 1;
+    if (lease.idle >= IDLE_INTERVALS && lease.held === 0 && lease.want === 0 && lease.isEmptied) {
+      this.#hot.delete(lease.part);
       return;
     }
-    if (part.idle < IDLE_INTERVALS) {
-      part.change(part.held, 0);
-      part.want = Math.max(Math.min(part.held, part.most), this.#divide(part).target);
+    if (lease.idle < IDLE_INTERVALS) {
+      lease.change(lease.held, 0);
+      lease.want = Math.max(Math.min(lease.held, lease.most), this.#divide(lease).target);
     } else {
-      part.want = 0;
+      lease.want = 0;
       // while others lack it, what rests here goes to them as it becomes fresh
-      if (isLacked(part.rows, this.#id)) part.change(part.held, 0, 0);
-      else part.giveUp();
+      if (isLacked(lease.rows, this.#id)) lease.change(lease.held, 0, 0);
+      else lease.giveUp();
     }
-    part.isAnswered = false;
-    part.nextMs = now + patienceMs(this.#options);
-    part.underWay = this.#send(part, now);
+    lease.isAnswered = false;
+    lease.nextMs = now + patienceMs(this.#options);
+    lease.underWay = this.#send(lease, now);
   }
 
   /** Demand up to this needs no lease: a reserve in a store is divided among the members that share it. */
-  #reservedOf(part: Part): number {
+  #reservedOf(lease: Lease): number {
     const region = encodeURIComponent(this.#options.region);
-    const sharers = part.rows.filter((row) => row.region === region).length;
+    const sharers = lease.rows.filter((row) => row.region === region).length;
     return (this.#options.reserved * WHOLE) / Math.max(1, sharers);
   }
 
-  #divide(part: Part) {
+  #divide(lease: Lease) {
     const { pool, weights, region, base } = this.#options;
-    const demand = Math.max(0, Math.floor(part.demand.value - base * WHOLE));
+    const demand = Math.max(0, Math.floor(lease.part.demand.value - base * WHOLE));
     const me = { id: this.#id, region: encodeURIComponent(region), demand };
-    return divide(part.rows, me, pool, weights);
+    return divide(lease.rows, me, pool, weights);
   }
 
   #sendRoot(): void {
@@ -253,49 +271,49 @@ export class Member {
   #endSilence(): void {
     if (!this.#isSilent) return;
     this.#isSilent = false;
-    for (const part of this.#hot) {
-      if (!part.isAnswered) part.speak(this.#options.clock.now());
-      this.#hasten(part);
+    for (const lease of this.#hot.values()) {
+      if (!lease.isAnswered) lease.speak(this.#options.clock.now());
+      this.#hasten(lease);
     }
   }
 
-  #send(part: Part, now: number): Promise<void> {
-    const { ledgerKey, base, clock, everyMs, leaseMs } = this.#options;
-    const { key, held, freed, want, keepMs } = part;
+  #send(lease: Lease, now: number): Promise<void> {
+    const { ledgerKey, base, clock, everyMs, leaseMs, numbers } = this.#options;
+    const { part, held, freed, want } = lease;
     // stated once only: if this message is lost, it is not known which of the released pieces they were
-    part.freed = 0;
-    part.isEmptied = held + want === 0;
+    lease.freed = 0;
+    lease.isEmptied = held + want === 0;
     const demand = Math.max(0, Math.floor(part.demand.value - base * WHOLE));
     const since = this.#created;
-    const amounts = { held, fresh: freed, want, demand, waitedMs: waitedMs(part, now) };
+    const amounts = { held, fresh: freed, want, demand, waitedMs: waitedMs(lease, now) };
     // after a lease the ledger may have removed the row
-    const answered = now < part.rowMs + leaseMs ? part.answered : 0;
-    const message = this.#message(part, { answered, since, ...amounts, keepMs });
+    const answered = now < lease.rowMs + leaseMs ? lease.answered : 0;
+    const message = this.#message(lease, { answered, since, ...amounts, keepMs: numbers.keepMs });
     const number = this.#number;
-    part.number = number;
-    const isLast = () => number === part.number && this.#hot.has(part);
+    lease.number = number;
+    const isLast = () => number === lease.number && this.#hot.get(part) === lease;
     const replied = (reply: Reply) => {
       if (!isLast()) return;
-      part.isLate = false;
-      if (part.lapseMs <= clock.now()) part.lapse();
+      lease.isLate = false;
+      if (part.lapseMs <= clock.now()) lease.lapse();
       // what its lease has ended of meanwhile may be another one's by now, if the message was late
-      this.#replied(part, { ...reply, held: Math.max(0, reply.held - held + part.held) }, now);
+      this.#replied(lease, { ...reply, held: Math.max(0, reply.held - held + lease.held) }, now);
     };
     // the limiter without a key has none behind the bracket
-    const of = key?.replace(/^%*$/, "%$&") ?? "";
-    return this.#call(part, `${ledgerKey}[${of}`, message, replied, (isLate) => {
+    const of = part.key?.replace(/^%*$/, "%$&") ?? "";
+    return this.#call(lease, `${ledgerKey}[${of}`, message, replied, (isLate) => {
       if (!isLast()) return;
       // the next message says the same: at once if this one seemed too old, since the ledger's time is known now
-      part.speak(clock.now() + (isLate && !part.isLate ? 0 : everyMs));
-      part.isLate = isLate;
-      part.isAnswered = true;
-      part.missed = 0;
-      this.#hasten(part);
+      lease.speak(clock.now() + (isLate && !lease.isLate ? 0 : everyMs));
+      lease.isLate = isLate;
+      lease.isAnswered = true;
+      lease.missed = 0;
+      this.#hasten(lease);
     });
   }
 
   #message(
-    { ahead }: Pick<Part, "ahead">,
+    { ahead }: Pick<Lease, "ahead">,
     numbers: {
       readonly keepMs: number;
       readonly since: number;
@@ -323,7 +341,7 @@ export class Member {
    * @param failed called without a usable reply, with whether the message seemed too old
    */
   async #call(
-    sender: Pick<Part, "ahead">,
+    sender: Pick<Lease, "ahead">,
     key: string,
     message: readonly string[],
     replied: (reply: Reply) => void,
@@ -344,40 +362,44 @@ export class Member {
     }
   }
 
-  #replied(part: Part, { held, fresh, record }: Reply, sentMs: number): void {
+  #replied(lease: Lease, { held, fresh, record }: Reply, sentMs: number): void {
     const { clock, leaseMs, everyMs } = this.#options;
-    part.nextMs = sentMs + everyMs / 2;
-    part.isHalfway = true;
-    part.isAnswered = true;
-    part.missed = 0;
+    lease.nextMs = sentMs + everyMs / 2;
+    lease.isHalfway = true;
+    lease.isAnswered = true;
+    lease.missed = 0;
     if (sentMs + leaseMs > clock.now()) {
-      part.rows = record.rows;
+      lease.rows = record.rows;
       // a promise does not grow: a greater one is new, and so is one that follows one that was due
       const { number = 0, promised = 0 } = record.rows.find(({ id }) => id === this.#id) ?? {};
-      part.answered = number;
-      part.rowMs = sentMs;
-      const wasDue = waitedMs(part, sentMs) >= Math.ceil(everyMs);
-      if (promised === 0) part.promisedMs = undefined;
-      else if (wasDue || promised > part.promised) part.promisedMs = sentMs;
-      part.promised = promised;
-      part.lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
-      const { target, excess } = this.#divide(part);
-      const released = part.change(held, fresh, excess > 0 ? Math.max(0, held - excess) : Infinity);
-      const isUrgent = (size: number) => size > part.held * URGENT + 1;
+      lease.answered = number;
+      lease.rowMs = sentMs;
+      const wasDue = waitedMs(lease, sentMs) >= Math.ceil(everyMs);
+      if (promised === 0) lease.promisedMs = undefined;
+      else if (wasDue || promised > lease.promised) lease.promisedMs = sentMs;
+      lease.promised = promised;
+      lease.part.lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
+      const { target, excess } = this.#divide(lease);
+      const released = lease.change(
+        held,
+        fresh,
+        excess > 0 ? Math.max(0, held - excess) : Infinity,
+      );
+      const isUrgent = (size: number) => size > lease.held * URGENT + 1;
       if (released > 0) {
-        if (isUrgent(released)) part.soon = 1;
-        part.want = Math.min(part.held, part.most);
-        part.speak(clock.now());
-      } else if (part.idle > 0 || (part.soon === 0 && !isUrgent(target - part.held))) {
-        part.soon = 0;
-      } else if (part.soon < MOST_SOON) {
-        part.soon += 1;
-        part.speak(sentMs + everyMs * SOON);
-      } else if (!isUrgent(target - part.held)) {
-        part.soon = 0;
+        if (isUrgent(released)) lease.soon = 1;
+        lease.want = Math.min(lease.held, lease.most);
+        lease.speak(clock.now());
+      } else if (lease.idle > 0 || (lease.soon === 0 && !isUrgent(target - lease.held))) {
+        lease.soon = 0;
+      } else if (lease.soon < MOST_SOON) {
+        lease.soon += 1;
+        lease.speak(sentMs + everyMs * SOON);
+      } else if (!isUrgent(target - lease.held)) {
+        lease.soon = 0;
       }
     }
-    this.#hasten(part);
+    this.#hasten(lease);
   }
 }
 
@@ -386,8 +408,8 @@ function patienceMs({ everyMs, leaseMs }: MemberOptions): number {
   return Math.min(2 * everyMs, leaseMs / 2);
 }
 
-/** For how long the part has known what is promised to it. */
-function waitedMs({ promisedMs }: Part, now: number): number {
+/** For how long the member has known what is promised to it. */
+function waitedMs({ promisedMs }: Lease, now: number): number {
   return promisedMs === undefined ? 0 : Math.max(0, Math.floor(now - promisedMs));
 }
 

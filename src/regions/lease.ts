@@ -1,0 +1,116 @@
+/**
+ * The lease on which a member holds a part of the pool for one key, and what its messages say. A key that its reserve
+ * serves has none.
+ */
+import type { Clock } from "../ground/clock.ts";
+import { type LedgerRecord, WHOLE } from "../stores/ledger.ts";
+import type { Part } from "./part.ts";
+import { RestingPieces } from "./resting.ts";
+
+/** The same for all: nothing is under way. */
+const DONE = Promise.resolve();
+
+export class Lease {
+  readonly part: Part;
+  readonly #clock: Clock;
+
+  /** What is on lease, in `WHOLE`. */
+  held = 0;
+  /** No more of it is used, for others lack it. */
+  most = Infinity;
+  readonly #resting = new RestingPieces();
+  /** Fresh pieces that were released and not acknowledged. */
+  freed = 0;
+  want = 0;
+
+  /** The last message, and whether it said that this member has nothing and wants nothing. */
+  number = 0;
+  isEmptied = false;
+  isAnswered = true;
+  underWay = DONE;
+  /** How often in a row no reply came in time. */
+  missed = 0;
+  /** Whether the last message seemed too old. */
+  isLate = false;
+  /** What the clock of its ledger shows beyond this one, ms; undefined: not known. In a cluster each key has another clock. */
+  ahead: number | undefined;
+  /** What is promised to it, and since when; undefined: nothing is. */
+  promised = 0;
+  promisedMs: number | undefined;
+  /** The number of the last message in its row, and when that was sent. */
+  answered = 0;
+  rowMs = 0;
+  rows: LedgerRecord["rows"] = [];
+
+  /** When the next message is due. */
+  nextMs: number;
+  /** Half-way to the next message, where the demand that it states begins to be counted. */
+  isHalfway = false;
+  /** How many messages in a row did not wait for the interval, and for how many intervals the reserve was enough. */
+  soon = 0;
+  idle = 0;
+
+  constructor(part: Part, clock: Clock, nextMs: number) {
+    this.part = part;
+    this.#clock = clock;
+    this.nextMs = nextMs;
+  }
+
+  /** The next message is due then. */
+  speak(timeMs: number): void {
+    this.nextMs = timeMs;
+    this.isHalfway = false;
+  }
+
+  /**
+   * Has so many pieces on lease from now on, and uses at most `most` of them: others get the rest. Pieces that are of no
+   * use to them before they are fresh rest here until then.
+   *
+   * @param fresh how many of those that come are fresh
+   * @returns how many pieces are released
+   */
+  change(held: number, fresh: number, most = this.most): number {
+    this.most = most;
+    const before = this.part.inUse;
+    const now = this.#clock.now();
+    const rested = this.#resting.takeFresh(now);
+    const come = held - this.held + rested;
+    const comeFresh = fresh + rested;
+    const inUse = Math.min(before + come, most);
+    const grown = Math.max(0, inUse - before);
+    const freed = this.part.use(inUse, Math.min(comeFresh, grown));
+    const freedFresh = piecesOf(freed.fresh);
+    const resting = freed.resting.length > 0 ? before - inUse - freedFresh : 0;
+    this.#resting.add(resting, freed.resting, now);
+    const released = before + come - inUse - resting;
+    this.freed += freedFresh + Math.max(0, comeFresh - grown);
+    this.held = held - released;
+    if (this.held === 0) this.part.lapseMs = Infinity;
+    return released;
+  }
+
+  /** Releases all pieces, fresh or not. */
+  giveUp(): void {
+    this.freed += piecesOf(this.part.use(0, 0).fresh);
+    this.most = Infinity;
+    this.#resting.clear();
+    this.held = 0;
+    this.part.lapseMs = Infinity;
+  }
+
+  /** What was on lease is not used any more: its time is over. */
+  lapse(): void {
+    this.part.isOver = true;
+    this.giveUp();
+    this.freed = 0;
+  }
+
+  /** Pieces that rest are fresh only then. */
+  rest(untilMs: number): void {
+    this.#resting.extend(untilMs);
+  }
+}
+
+function piecesOf(part: number): number {
+  return Math.floor(part * WHOLE);
+}

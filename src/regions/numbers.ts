@@ -1,0 +1,56 @@
+import type { Policy } from "../algorithms/algorithm.ts";
+import type { PolicyList } from "../stores/policies.ts";
+import { partsOf } from "./move.ts";
+import { capacityOf } from "./resting.ts";
+
+/** A part is never smaller: a state at a rate of 0 would not know its debts. */
+export const LEAST = 1e-9;
+/** Leases and rests are longer at the home by this factor, for clocks that run at different speeds. */
+export const DRIFT = 1.1;
+/** Nothing is kept longer, as by other stores: 31 000 years. */
+const LONGEST_MS = 1e15;
+
+/** The numbers in force, and what follows from them for the parts of all keys. */
+export interface Numbers {
+  /** Of the whole limit, and of a part that has nothing on lease. */
+  readonly policies: PolicyList;
+  readonly basePolicies: PolicyList;
+  /** Permits a ms of the whole limit, by policy. */
+  readonly rates: readonly number[];
+  /** How long the state of a part may matter: a piece is fresh after that, ms. */
+  readonly keepMs: number;
+}
+
+/** @param base the fraction of a part that has nothing on lease */
+export function numbersOf(policies: PolicyList, base: number): Numbers {
+  const { names, list } = policies;
+  return {
+    policies,
+    basePolicies: { names, list: partsOf(list, Math.max(LEAST, base)) },
+    rates: list.map(rateOf),
+    keepMs: keepMsOf(list),
+  };
+}
+
+function rateOf(policy: Policy): number {
+  const { algorithm } = policy;
+  const { limit, windowMs } = algorithm.quota(policy, algorithm.start(policy, 0), 0);
+  return windowMs > 0 ? limit / windowMs : Infinity;
+}
+
+function keepMsOf(policies: readonly Policy[]): number {
+  const horizons = policies.map((policy) => {
+    const { algorithm } = policy;
+    const state = algorithm.start(policy, 0);
+    const capacity = capacityOf(policy);
+    algorithm.take(policy, state, 0, Math.max(Number.MIN_VALUE, capacity));
+    // stored permits of a warm-up are a time, too
+    if (capacity === 0) return algorithm.lifetime(policy, state, 0);
+    const { limit, windowMs } = algorithm.quota(policy, state, 0);
+    // a limiter that lends grants the next request before it is full again
+    const full = (algorithm.deficit(policy, state, 0) / limit) * windowMs * 1000;
+    return Math.max(full, algorithm.earliest(policy, state, 0, capacity));
+  });
+  const known = horizons.filter(Number.isFinite);
+  return Math.ceil(Math.min(LONGEST_MS, (DRIFT * Math.max(0, ...known)) / 1000));
+}

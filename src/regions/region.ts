@@ -1,0 +1,152 @@
+import { share } from "../algorithms/index.ts";
+import { onGrid } from "../algorithms/instants.ts";
+import { reportUseless } from "../algorithms/never-binds.ts";
+import type { RemoteLimiter } from "../api/limiter-api.ts";
+import { checkLimiterOptions, type LimiterOptions } from "../api/options.ts";
+import { OutageStats } from "../api/outage-stats.ts";
+import { checkText } from "../ground/check.ts";
+import { LimiterClosedError } from "../ground/errors.ts";
+import { FIFO, orderIn } from "../queue/order.ts";
+import { checkName, refuseStrict } from "../remote/remote-options.ts";
+import type { StoreLimiter } from "../store.ts";
+import { WHOLE } from "../stores/ledger.ts";
+import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
+import { openPolicyState } from "../stores/state/several.ts";
+import { Member } from "./member.ts";
+import { partsOf } from "./move.ts";
+import { numbersOf } from "./numbers.ts";
+import { checkRegionalOptions, exchangeOf, limiterOn, type RegionalOptions } from "./options.ts";
+import { type MemberOptions, Part } from "./part.ts";
+
+/** What the limiters of all keys of a region share. */
+export class Region {
+  readonly name: string;
+  readonly everyMs: number;
+  readonly isFair: boolean;
+  readonly member: Member;
+  readonly stats: OutageStats;
+  readonly #options: MemberOptions;
+  readonly #declared: PolicyList;
+  readonly #parts = new Map<string | undefined, Part>();
+  readonly #local: StoreLimiter | undefined;
+  /** The fraction that the region's own store has. */
+  readonly #reserved: number;
+  /** No request is granted that needs a larger fraction. */
+  readonly #most: number;
+
+  constructor(name: string, policies: Policies, options: RegionalOptions) {
+    this.name = checkName(name);
+    this.stats = new OutageStats(name);
+    const { home, local, prefix = "l:", order } = options;
+    const { region, weights, reserve, everyMs, leaseMs } = checkRegionalOptions(options);
+    this.everyMs = everyMs;
+    const listed = listPolicies(policies);
+    reportUseless(listed.names, listed.list);
+    refuseStrict(listed);
+    this.#declared = listed;
+    const whole = allOnGrid(listed);
+    const { names, list } = whole;
+    this.isFair = orderIn({ order }) !== FIFO;
+    const { maxWaiting, onFull, clock } = checkLimiterOptions({ ...pick(options), name });
+    this.#reserved = reserve / weights.size;
+    const reserved = this.#reserved;
+    const base = local === undefined ? reserved : 0;
+    const pool = Math.floor((1 - reserve) * WHOLE);
+    this.#most = Math.max(base + pool / WHOLE, reserved);
+    const shared = {
+      ...{ prefix, maxWaiting, order },
+      ...(options.clock === undefined ? {} : { clock }),
+    };
+    this.#local =
+      local === undefined || reserve === 0
+        ? undefined
+        : limiterOn(local, name, this.#partOf(listed), shared);
+    this.#options = {
+      name,
+      region,
+      weights,
+      numbers: numbersOf(whole, base),
+      largest: openPolicyState({ names, list: partsOf(list, this.#most) }, 0, 0),
+      exchange: exchangeOf(home),
+      ledgerKey: `${checkText("prefix", prefix)}${name.replace(/[%[]/g, encodeURIComponent)}%regions`,
+      base,
+      reserved,
+      pool,
+      everyMs,
+      leaseMs,
+      clock,
+      maxWaiting,
+      onFull,
+      order,
+      stats: this.stats,
+    };
+    this.member = new Member(this.#options);
+  }
+
+  reserve(key: string | undefined): RemoteLimiter | undefined {
+    return key === undefined ? this.#local : this.#local?.for(key);
+  }
+
+  partOf(key: string | undefined): Part {
+    const known = this.#parts.get(key);
+    if (known !== undefined) return known;
+    this.member.greet();
+    this.#sweep();
+    const part = new Part(key, this.#options);
+    this.#parts.set(key, part);
+    return part;
+  }
+
+  /** Looks at the two keys that were looked at longest ago: so as many are forgotten as come, if they are over. */
+  #sweep(): void {
+    const now = this.#options.clock.now();
+    for (let i = 0; i < 2; i++) {
+      const [oldest] = this.#parts;
+      if (oldest === undefined) return;
+      const [key, part] = oldest;
+      this.#parts.delete(key);
+      const isKept = key === undefined || this.member.isHot(part) || !part.isForgettable(now);
+      if (isKept) this.#parts.set(key, part);
+    }
+  }
+
+  async update(policies?: Policies): Promise<void> {
+    const listed =
+      policies === undefined ? this.#declared : renumber(this.#declared, listPolicies(policies));
+    refuseStrict(listed);
+    const whole = allOnGrid(listed);
+    this.#options.numbers = numbersOf(whole, this.#options.base);
+    this.#options.largest.resize(0, partsOf(whole.list, this.#most), 0);
+    for (const part of this.#parts.values()) part.renumber();
+    this.member.renumber();
+    await (policies === undefined
+      ? this.#local?.resetPolicies()
+      : this.#local?.update(this.#partOf(listed)));
+  }
+
+  dismiss(key: string | undefined): void {
+    this.#parts.get(key)?.dismiss(new LimiterClosedError(this.name));
+  }
+
+  async close(): Promise<void> {
+    const closed = this.member.close();
+    for (const key of this.#parts.keys()) this.dismiss(key);
+    await Promise.all([closed, this.#local?.close()]);
+  }
+
+  /** The policies of the region's own store. */
+  #partOf({ names, list }: PolicyList): Readonly<Record<string, PolicyList["list"][number]>> {
+    const part = Math.max(1 / WHOLE, this.#reserved);
+    return Object.fromEntries(
+      names.map((each, i) => [each, share(list[i] as PolicyList["list"][number], part)]),
+    );
+  }
+}
+
+function allOnGrid({ names, list }: PolicyList): PolicyList {
+  return { names, list: list.map(onGrid) };
+}
+
+function pick({ maxWaiting, onFull, order, clock }: RegionalOptions): LimiterOptions {
+  return { maxWaiting, onFull, order, clock };
+}
