@@ -1,15 +1,18 @@
 /** A member's part of the limit of one key: a local limiter over a fraction of the policies. */
+import type { Policy } from "../algorithms/algorithm.ts";
 import type { ShareOptions, WaitOptions } from "../api/limiter-api.ts";
 import type { CallOrder, CheckedOptions } from "../api/options.ts";
 import type { OutageStats } from "../api/outage-stats.ts";
+import type { CallStats } from "../api/stats.ts";
 import type { Clock, Timer } from "../ground/clock.ts";
 import { diagnostics } from "../ground/diagnostics.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
-import { AT_ONCE, QueueingLimiter } from "../local/queueing-limiter.ts";
+import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "../local/queueing-limiter.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import { type Exchange, WHOLE } from "../stores/ledger.ts";
+import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
 import { openPolicyState } from "../stores/state/several.ts";
 import { Demand } from "./demand.ts";
@@ -100,8 +103,8 @@ export class Part implements Validity, Clock {
   get limiter(): QueueingLimiter {
     const { numbers, name, maxWaiting, onFull, stats } = this.#options;
     const { policies } = numbers;
-    this.#limiter ??= new QueueingLimiter(
-      this.queue,
+    this.#limiter ??= new LimiterOfPart(
+      this,
       policies,
       { name, maxWaiting, onFull },
       stats.callStats(policies.names, this.key),
@@ -212,11 +215,28 @@ export class Part implements Validity, Clock {
     return freed;
   }
 
+  /** The numbers of the part. */
+  get policies(): readonly Policy[] {
+    return partsOf(this.#options.numbers.policies.list, Math.max(LEAST, this.fraction));
+  }
+
   /** Goes by the numbers in force from now on. */
   renumber(): void {
-    const { list } = this.#options.numbers.policies;
-    const parts = partsOf(list, Math.max(LEAST, this.fraction));
-    if (this.#queue !== undefined) this.#queue.resize(parts);
-    else this.#state.resize(this.#time.now(), parts, this.#time.epoch);
+    if (this.#queue !== undefined) this.#queue.resize(this.policies);
+    else this.#state.resize(this.#time.now(), this.policies, this.#time.epoch);
+  }
+}
+
+/** Its errors name the numbers of the part. */
+class LimiterOfPart extends QueueingLimiter {
+  readonly #part: Part;
+
+  constructor(part: Part, policies: PolicyList, options: QueueingOptions, stats: CallStats) {
+    super(part.queue, policies, options, stats);
+    this.#part = part;
+  }
+
+  protected override get policies(): readonly Policy[] {
+    return this.#part.policies;
   }
 }

@@ -2,8 +2,10 @@ import * as assert from "uvu/assert";
 import {
   diagnostics,
   fixedWindow,
+  leakyBucket,
   PermitsExceedCapacityError,
   type Policies,
+  type QueueFullError,
   smoothBursty,
   smoothWarmingUp,
   tokenBucket,
@@ -368,6 +370,18 @@ test("a key that only its reserve has served follows update, also after hours", 
   await limiter.update(of(40));
   await clock.advance(60_000);
   assert.is(await granted(other, 10), 5);
+});
+
+test("a full leaky bucket names the bound of its part, not that of the whole limit", async () => {
+  const { limiter } = open({ reserve: 1 }, leakyBucket({ permitsPerSecond: 10, capacity: 90 }));
+  const calls = Array.from({ length: 40 }, () => limiter.acquire());
+  const late = calls.at(-1)?.then(
+    () => "granted",
+    (error: QueueFullError) => error.facts.maxWaiting,
+  );
+  for (const call of calls) call.catch(() => {});
+  assert.is(await late, 30);
+  await limiter.close();
 });
 
 test("bad options are refused with what is wrong", () => {
