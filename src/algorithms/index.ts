@@ -22,11 +22,18 @@ export const algorithms: readonly Algorithm[] = [
  * Returns the policy with that fraction of the permits and the same times. A request that is larger
  * than the reduced capacity can then never be granted.
  *
- * @param fraction above 0
+ * @param fraction above 0; it may be rounded to 9 digits, so 0.333333333 of 30 are 10
  */
 export function share({ algorithm, numbers }: Policy, fraction: number): Policy {
   const { permitsAt } = algorithm;
-  return algorithm.policy(numbers.map((n, i) => (permitsAt.includes(i) ? n * fraction : n)));
+  return algorithm.policy(
+    numbers.map((n, i) => (permitsAt.includes(i) ? wholeIfClose(n * fraction) : n)),
+  );
+}
+
+function wholeIfClose(permits: number): number {
+  const whole = Math.round(permits);
+  return Math.abs(permits - whole) <= whole * 4e-9 ? whole : permits;
 }
 
 /**

@@ -199,6 +199,8 @@ export class QueueingLimiter implements Combinable, Counted {
       return passing(supply.names, supply.quotas(last), amount);
     }
     const refusal = this.#look(amount, fairEntry);
+    // the look has refused those who were in front, and cannot be in time any more
+    if (refusal.allowed) return this.#decide(permits, options, isReported);
     if (isReported) this.#callStats.refused(amount, "too-long", () => refusal);
     return refusal;
   }

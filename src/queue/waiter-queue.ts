@@ -89,14 +89,15 @@ export class WaiterQueue<S extends Supply = Supply> {
     return entries.flatMap((entry) => (entry instanceof Change ? [] : entry));
   }
 
-  get #isEmpty(): boolean {
-    return this.#schedule.head === undefined;
+  /** The waiter that goes next, once the queue has caught up. */
+  get head(): Waiter | undefined {
+    return this.#schedule.head as Waiter | undefined;
   }
 
   /** Whether no caller waits, and neither a pause nor a credit for a late timer is in effect. */
   get isIdle(): boolean {
     this.catchUp();
-    return this.#isEmpty && this.last >= Math.max(this.#pausedUntil, this.late.until);
+    return !this.head && this.last >= Math.max(this.#pausedUntil, this.late.until);
   }
 
   /** No request that is made now is released before this: all waiters and any pause precede it. */
@@ -107,7 +108,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** The supply after all waiters; read-only. */
   get outcome(): S {
     this.catchUp();
-    return this.#isEmpty ? this.supply : this.#schedule.replay(this.#from).supply;
+    return this.head === undefined ? this.supply : this.#schedule.replay(this.#from).supply;
   }
 
   /**
@@ -197,11 +198,11 @@ export class WaiterQueue<S extends Supply = Supply> {
     this.#arm();
   }
 
-  /** Removes a waiter from the queue; the waiters behind it move up. */
-  remove(waiter: Waiter): void {
+  /** Removes a waiter from the queue; the waiters behind it move up. @param at absent: it was not served */
+  remove(waiter: Waiter, at?: number): void {
     this.now();
     this.#schedule.discard();
-    if (this.#leave(waiter)) this.outdate();
+    if (this.#leave(waiter, at)) this.outdate();
     this.#settleSoon();
   }
 
@@ -351,7 +352,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   #retime(): void {
     this.#schedule.discard();
     this.#release(this.last);
-    if (!this.#isEmpty) {
+    if (this.head !== undefined) {
       this.#schedule.replay(this.#from);
       this.#release(this.last);
     }
@@ -403,7 +404,7 @@ export class WaiterQueue<S extends Supply = Supply> {
 
   /** Subtracts `by` from all instants; refuses while there are waiters, which hold instants of their own. */
   rebase(by: number): boolean {
-    if (!this.#isEmpty) return false;
+    if (this.head) return false;
     this.supply.shift?.(-by);
     this.#floor -= by;
     this.#pausedUntil -= by;

@@ -20,7 +20,6 @@ import { asyncDispose } from "../ground/dispose.ts";
 import {
   LimiterClosedError,
   PermitsExceedCapacityError,
-  QueueFullError,
   StoreUnavailableError,
 } from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
@@ -29,14 +28,12 @@ import { UNKNOWN } from "../queue/supply.ts";
 import type { Policies } from "../stores/policies.ts";
 import type { Part } from "./part.ts";
 import type { Region } from "./region.ts";
-import { eitherOf, uncount } from "./two-lines.ts";
 
 /** One promise is enough for all calls, because it never changes. */
 const GRANTED = Promise.resolve(true);
 const REFUSED = Promise.resolve(false);
-
-/** The part, or the reserve. */
-type Either = Part["limiter"] | RemoteLimiter;
+/** A wait of this many ms or more is not known. */
+const UNKNOWN_MS = UNKNOWN / 1e6;
 
 /** The limiter of one region, for one key or for the limit without a key. */
 export class PartLimiter implements RemoteLimiter {
@@ -65,14 +62,18 @@ export class PartLimiter implements RemoteLimiter {
     return this.#try(() => {
       if (options !== undefined) checkWaitOptions(options)?.throwIfAborted();
       const part = this.#open(permits, options);
+      const wait = async () => {
+        const current = this.#open();
+        return this.#waits(current, permits, current.limiter.acquire(permits, options));
+      };
       const reserve = this.#reserve;
       if (reserve === undefined) {
         const granted = part.acquire(permits, options);
         return granted === AT_ONCE ? granted : this.#waits(part, permits, granted);
       }
       if (part.grants(permits, options)) return AT_ONCE;
-      const ask = (limiter: Either, waiting: WaitOptions) => limiter.acquire(permits, waiting);
-      return this.#either(part, reserve, permits, options, ask, () => true);
+      if (part.waitMs(permits, options) < Infinity) return wait();
+      return this.#fromReserve(reserve, permits).then((isGranted) => (isGranted ? 0 : wait()));
     });
   }
 
@@ -100,13 +101,48 @@ export class PartLimiter implements RemoteLimiter {
     checkTryOptions(wait).signal?.throwIfAborted();
     const options = typeof wait === "number" ? { timeoutMs: wait } : wait;
     const part = this.#open(permits, options);
-    const reserve = this.#reserve;
     if (part.grants(permits, options)) return GRANTED;
-    if (reserve === undefined)
-      return this.#waits(part, permits, part.limiter.tryAcquire(permits, options));
-    const ask = async (limiter: Either, waiting: TryOptions) =>
-      limiter.tryAcquire(permits, waiting);
-    return this.#either(part, reserve, permits, options, ask, (isGranted) => isGranted);
+    const reserve = this.#reserve;
+    if (reserve !== undefined) {
+      const { timeoutMs = Infinity } = options;
+      const waitMs = part.waitMs(permits, options);
+      // what is not known may still be in time
+      const mayWait = waitMs <= timeoutMs || (waitMs >= UNKNOWN_MS && timeoutMs > 0);
+      if (waitMs === Infinity || !mayWait) return this.#tryReserve(reserve, permits, options);
+    }
+    return this.#waits(part, permits, part.limiter.tryAcquire(permits, options));
+  }
+
+  /** What the part refuses is taken from the reserve, if that has it at once. */
+  async #tryReserve(
+    reserve: RemoteLimiter,
+    permits: Permits,
+    options?: TryOptions,
+  ): Promise<boolean> {
+    if (await this.#fromReserve(reserve, permits, true)) return true;
+    const { limiter } = this.#open();
+    return limiter.tryAcquire(permits, { ...options, timeoutMs: 0 });
+  }
+
+  /**
+   * Takes the permits from the reserve, if it has them now. A key that its reserve serves never becomes hot.
+   *
+   * @throws StoreUnavailableError if the call can do nothing else: `isLast`
+   */
+  async #fromReserve(reserve: RemoteLimiter, permits: Permits, isLast = false): Promise<boolean> {
+    const { stats } = this.region;
+    let isGranted = false;
+    try {
+      isGranted = await reserve.tryAcquire(permits);
+      if (isGranted) stats.counts.granted += 1;
+    } catch (error) {
+      const isTooLarge = error instanceof PermitsExceedCapacityError;
+      const isAway = error instanceof StoreUnavailableError;
+      if (isLast ? !isTooLarge : !isTooLarge && !isAway) throw stats.failed(error);
+    } finally {
+      if (!isGranted) this.#lack();
+    }
+    return isGranted;
   }
 
   reserve(permits: Permits = 1, options?: ShareOptions): Promise<Reservation> {
@@ -121,58 +157,31 @@ export class PartLimiter implements RemoteLimiter {
   ): Promise<Reservation> {
     return this.#try(async () => {
       const part = this.#open(permits, options);
-      const { waitMs } = part.limiter.peek(permits, options);
       const reserve = this.#reserve;
-      if (waitMs > 0 && reserve !== undefined) {
-        const made = await this.#reserveThere(part, reserve, permits, options, waitMs);
-        if (made !== undefined) return made;
-      }
+      const hasRoom = reserve === undefined || part.waitMs(permits, options) < Infinity;
+      if (!hasRoom && (await this.#fromReserve(reserve, permits))) return part.granted(permits);
       const current = this.#open();
       const reservation = current.limiter[reserveAwaited](permits, sequence, options);
-      if (reservation.waitMs > 0) void this.#waits(current, permits, reservation.ready());
+      if (reservation.waitMs === 0) return reservation;
+      let isServed = false;
+      const ready = this.#waits(current, permits, reservation.ready()).then(() => {
+        isServed = true;
+      });
+      // rejected where it is cancelled: by the caller, or by `close`
+      const looked = reserve && this.region.feed(current).looked();
+      ready.catch(() => {});
+      if (looked !== undefined) await Promise.race([looked, ready]);
       // in its queue a wait that is not known is a number
-      return Object.assign(reservation, { waitMs: finite(reservation).waitMs });
+      return Object.assign(reservation, { waitMs: isServed ? 0 : finite(reservation).waitMs });
     });
-  }
-
-  /** Reserves in the store, if that is sooner and soon: a place in its line stays there, though the part grows. */
-  async #reserveThere(
-    part: Part,
-    reserve: RemoteLimiter,
-    permits: Permits,
-    options: ShareOptions | undefined,
-    partMs: number,
-  ): Promise<Reservation | undefined> {
-    const isCut = part.fraction === 0 && this.region.stats.state === "unavailable";
-    const longestMs = isCut ? Infinity : this.region.everyMs;
-    const isSoon = (waitMs: number) => waitMs < partMs && waitMs <= longestMs;
-    try {
-      const { allowed, waitMs } = await reserve.peek(permits, options);
-      if (!allowed) this.#lack();
-      if (!isSoon(waitMs)) return undefined;
-      const made = await reserve.reserve(permits, options);
-      if (isSoon(made.waitMs)) return made;
-      // others that looked at the same time were faster; the caller has not made this reservation
-      await made.cancel();
-      const { counts } = this.region.stats;
-      counts.granted -= 1;
-      counts.cancelled -= 1;
-    } catch (error) {
-      if (!(error instanceof PermitsExceedCapacityError) && !isServed(part, error)) throw error;
-      this.#lack();
-    }
-    return undefined;
   }
 
   /** In a combination it is looked at, and then asked. What is refused there is demand, too. */
   [asParticipant](options?: ShareOptions): RateParticipant {
-    const look = (permits: Permits) => ask((limiter) => limiter.peek(permits, options));
-    const ask = async (answer: (limiter: Either) => Decision | Promise<Decision>) =>
-      this.#answer(this.#open(), answer);
     const { slot, steps } = new ForeignParticipant({
-      peek: look,
-      decide: async (permits) => {
-        const decision = await ask((limiter) => limiter.decide(permits, options));
+      peek: async (permits = 1) => this.#look(this.#open(), permits, options),
+      decide: async (permits = 1) => {
+        const decision = await this.#decide(this.#open(), permits, options);
         if (decision.allowed) this.#open(permits);
         return decision;
       },
@@ -195,37 +204,33 @@ export class PartLimiter implements RemoteLimiter {
   }
 
   decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
-    const ask = (limiter: Either) => limiter.decide(permits, options);
     return this.#try(async () => {
-      const first = (part: Part) => part.limiter[asParticipant](options).decide(permits);
-      const decision = await this.#answer(this.#open(permits, options), ask, first);
-      if (!decision.allowed) this.#lack();
-      return finite(decision);
+      const part = this.#open(permits, options);
+      const decision = await this.#decide(part, permits, options);
+      if (decision.allowed) return decision;
+      this.#lack();
+      // counts the refusal, unless the part has permits by now
+      return finite(sooner(this.#open().limiter.decide(permits, options), decision));
     });
   }
 
-  peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
-    const ask = (limiter: Either) => limiter.peek(permits, options);
-    return this.#try(async () => finite(await this.#answer(this.#open(), ask)));
+  /** Decides without counting a refusal. */
+  async #decide(part: Part, permits: Permits, options?: ShareOptions): Promise<Decision> {
+    const own = part.limiter[asParticipant](options).decide(permits);
+    if (own.allowed || this.#reserve === undefined) return own;
+    const other = await this.#there(this.#reserve.decide(permits));
+    if (other?.allowed) this.region.stats.counts.granted += 1;
+    return sooner(own, other);
   }
 
-  /**
-   * Asks the part, and if it refuses the reserve; returns the decision with the shorter wait.
-   *
-   * @param first how the part is asked if there is a reserve: its refusal is not the caller's then
-   */
-  async #answer(
-    part: Part,
-    ask: (limiter: Either) => Decision | Promise<Decision>,
-    first: (part: Part) => Decision | Promise<Decision> = () => ask(part.limiter),
-  ): Promise<Decision> {
-    const reserve = this.#reserve;
-    if (reserve === undefined) return ask(part.limiter);
-    const own = await first(part);
-    if (own.allowed) return own;
-    const other = await there(ask(reserve));
-    if (other === undefined) return ask(part.limiter);
-    return other.allowed || other.waitMs <= own.waitMs ? other : own;
+  peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
+    return this.#try(async () => finite(await this.#look(this.#open(), permits, options)));
+  }
+
+  async #look(part: Part, permits: Permits, options?: ShareOptions): Promise<Decision> {
+    const own = part.limiter.peek(permits, options);
+    if (own.allowed || this.#reserve === undefined) return own;
+    return sooner(own, await this.#there(this.#reserve.peek(permits)));
   }
 
   charge(permits: Permits): Promise<void> {
@@ -237,9 +242,12 @@ export class PartLimiter implements RemoteLimiter {
   }
 
   /** Without a part the reserve pays, if it is large enough: a debt of no part would be there for ever. */
-  async #pay(part: Part, pay: (limiter: Either) => void | Promise<void>): Promise<void> {
+  async #pay(
+    part: Part,
+    pay: (limiter: Part["limiter"] | RemoteLimiter) => void | Promise<void>,
+  ): Promise<void> {
     const reserve = part.fraction === 0 ? this.#reserve : undefined;
-    const paid = reserve && (await there(Promise.resolve(pay(reserve)).then(() => true)));
+    const paid = reserve && (await this.#there(Promise.resolve(pay(reserve)).then(() => true)));
     if (paid !== true) await pay(part.limiter);
   }
 
@@ -257,7 +265,7 @@ export class PartLimiter implements RemoteLimiter {
     });
   }
 
-  /** Gives this process other numbers; the other regions keep theirs until `update` is called there. */
+  /** Gives this process other numbers; the other processes keep theirs until `update` is called there. */
   update(policies: Policies): Promise<void> {
     return this.#try(async () => {
       this.#open();
@@ -278,22 +286,12 @@ export class PartLimiter implements RemoteLimiter {
     return this.region.member.isClosed ? "closed" : this.region.stats.state;
   }
 
-  /** The counters of all keys together, with those of the region's store, and the outages of the home. */
+  /** The counters of all keys together, and the outages of the home. */
   get stats(): RemoteStats {
-    const { stats } = this.region.stats;
-    const there = this.region.reserve(undefined)?.stats;
-    if (there === undefined) return stats;
-    return {
-      ...stats,
-      granted: stats.granted + there.granted,
-      refused: stats.refused + there.refused,
-      cancelled: stats.cancelled + there.cancelled,
-      waiting: stats.waiting + there.waiting,
-      failed: stats.failed + there.failed,
-    };
+    return this.region.stats.stats;
   }
 
-  /** Ends the calls that wait in this limiter with a LimiterClosedError, but not reservations in a store. */
+  /** Ends the calls that wait in this limiter with a LimiterClosedError. */
   async close(): Promise<void> {
     this.region.dismiss(this.#key);
   }
@@ -315,22 +313,16 @@ export class PartLimiter implements RemoteLimiter {
 
   /** Counts the caller among those that wait, in a part that lacks permits. */
   #waits<T>(part: Part, permits: Permits, answer: Promise<T>): Promise<T> {
-    const { member } = this.region;
-    member.waits(part, part.costOf(permits), answer);
-    member.lack(part);
-    return answer;
-  }
-
-  /** Takes the permits from the reserve. A key that its reserve serves never becomes hot. */
-  async #tryReserve(reserve: RemoteLimiter, permits: Permits): Promise<boolean> {
-    let isGranted = false;
-    try {
-      const answer = await there(reserve.tryAcquire(permits));
-      isGranted = answer ?? this.#open().limiter.tryAcquire(permits);
-      return isGranted;
-    } finally {
-      if (!isGranted) this.#lack();
+    const { region } = this;
+    region.member.waits(part, part.costOf(permits), answer);
+    if (this.#reserve === undefined) {
+      region.member.lack(part);
+    } else {
+      const left = () => region.left(part);
+      answer.then(left, left);
+      region.feed(part);
     }
+    return answer;
   }
 
   /** The part lacks permits. While the reserve was asked the key may have been forgotten: then it has another part now. */
@@ -338,38 +330,14 @@ export class PartLimiter implements RemoteLimiter {
     this.region.member.lack(this.#part);
   }
 
-  /** Waits in the line of the part and in that of the reserve. A key that its reserve serves never becomes hot. */
-  #either<T, Options extends WaitOptions>(
-    part: Part,
-    reserve: RemoteLimiter,
-    permits: Permits,
-    options: Options | undefined,
-    ask: (limiter: Either, options: Options) => Promise<T>,
-    isGranted: (answer: T) => boolean,
-  ): Promise<T> {
-    const { member, stats } = this.region;
-    const own = {
-      wait: (signal: AbortSignal) => ask(part.limiter, { ...options, signal } as Options),
-      canDoWithout: isFull,
-      giveBack: () => part.limiter.refund(permits),
-    };
-    const other = {
-      wait: (signal: AbortSignal) => {
-        const looked = reserve.peek(permits).then(({ allowed }) => allowed);
-        const missed = (error: unknown) => {
-          uncount(error, stats.counts);
-          return false;
-        };
-        void looked.catch(missed).then((allowed) => allowed || this.#lack());
-        return ask(reserve, { ...options, signal } as Options);
-      },
-      canDoWithout: (error: unknown) =>
-        isFull(error) || error instanceof PermitsExceedCapacityError || isServed(part, error),
-      giveBack: () => void reserve.refund(permits).catch(() => {}),
-    };
-    const answer = eitherOf([own, other], isGranted, options?.signal, stats.counts);
-    member.waits(part, part.costOf(permits), answer);
-    return answer;
+  /** Returns the reserve's answer; undefined if the request is larger than the reserve, though it may fit a part. */
+  async #there<T>(answer: Promise<T>): Promise<T | undefined> {
+    try {
+      return await answer;
+    } catch (error) {
+      if (error instanceof PermitsExceedCapacityError) return undefined;
+      throw this.region.stats.failed(error);
+    }
   }
 
   #try<T>(run: () => Promise<T>): Promise<T> {
@@ -381,23 +349,10 @@ export class PartLimiter implements RemoteLimiter {
   }
 }
 
-/** Returns the reserve's answer; undefined if the request is larger than the reserve, though it may fit a part. */
-async function there<T>(answer: T | Promise<T>): Promise<T | undefined> {
-  try {
-    return await answer;
-  } catch (error) {
-    if (error instanceof PermitsExceedCapacityError) return undefined;
-    throw error;
-  }
-}
-
-function isFull(error: unknown): boolean {
-  return error instanceof QueueFullError;
-}
-
-/** Whether it is the region's store that is away: the part serves the calls then, if there is one. */
-function isServed(part: Part, error: unknown): boolean {
-  return error instanceof StoreUnavailableError && part.fraction > 0;
+/** Returns the decision with the shorter wait. */
+function sooner(own: Decision, other: Decision | undefined): Decision {
+  if (own.allowed || other === undefined) return own;
+  return other.allowed || other.waitMs <= own.waitMs ? other : own;
 }
 
 function known(check: Check): Check {
@@ -406,5 +361,5 @@ function known(check: Check): Check {
 
 /** It is not known when a request can be granted that depends on other regions: as far as is known, never. */
 function finite<T extends { readonly waitMs: number }>(answer: T): T {
-  return answer.waitMs < UNKNOWN / 1e6 ? answer : { ...answer, waitMs: Infinity };
+  return answer.waitMs < UNKNOWN_MS ? answer : { ...answer, waitMs: Infinity };
 }

@@ -8,11 +8,8 @@ import {
   isRecord,
 } from "../ground/check.ts";
 import { readable } from "../ground/errors.ts";
-import { RedisLimiter } from "../redis/index.ts";
 import { checkKey } from "../remote/remote-options.ts";
-import { StoreLimiter } from "../store.ts";
 import type { Exchange } from "../stores/ledger.ts";
-import type { Policies } from "../stores/policies.ts";
 import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
 import { redisLedger } from "../stores/redis/redis-ledger.ts";
 import type { Store } from "../stores/store.ts";
@@ -108,13 +105,13 @@ function weightsOf(regions: RegionalOptions["regions"]): ReadonlyMap<string, num
   return byName;
 }
 
-function isStore(store: Store | RedisClient): store is Store {
+export function isStore(store: Store | RedisClient): store is Store {
   const { run, runScript } = Object(store) as { run?: unknown; runScript?: unknown };
   return typeof run === "function" && runScript === undefined;
 }
 
 /** @throws TypeError that names the option, if it is no client */
-function adapterIn(option: string, client: RedisClient) {
+export function adapterIn(option: string, client: RedisClient) {
   try {
     return adapterOf(client);
   } catch (cause) {
@@ -135,17 +132,4 @@ export function exchangeOf(home: Store | RedisClient): Exchange {
     );
   }
   return (key, message) => (home.exchange as Exchange)(key, message);
-}
-
-/** Returns the limiter of a region in its own store. */
-export function limiterOn(
-  local: Store | RedisClient,
-  name: string,
-  policies: Policies,
-  options: Pick<RegionalOptions, "maxWaiting" | "order" | "prefix" | "clock">,
-): StoreLimiter {
-  if (!isStore(local)) adapterIn("local", local);
-  return isStore(local)
-    ? StoreLimiter.create(local, name, policies, options)
-    : (RedisLimiter.create(local, name, policies, options) as unknown as StoreLimiter);
 }

@@ -1,4 +1,3 @@
-import { share } from "../algorithms/index.ts";
 import { onGrid } from "../algorithms/instants.ts";
 import { reportUseless } from "../algorithms/never-binds.ts";
 import type { RemoteLimiter } from "../api/limiter-api.ts";
@@ -7,16 +6,23 @@ import { OutageStats } from "../api/outage-stats.ts";
 import { checkText } from "../ground/check.ts";
 import { LimiterClosedError } from "../ground/errors.ts";
 import { FIFO, orderIn } from "../queue/order.ts";
+import type { KeyedRemoteLimiter } from "../remote/keyed-remote-limiter.ts";
 import { checkName, refuseStrict } from "../remote/remote-options.ts";
-import type { StoreLimiter } from "../store.ts";
 import { WHOLE } from "../stores/ledger.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
 import { openPolicyState } from "../stores/state/several.ts";
 import { Member } from "./member.ts";
 import { partsOf } from "./move.ts";
 import { numbersOf } from "./numbers.ts";
-import { checkRegionalOptions, exchangeOf, limiterOn, type RegionalOptions } from "./options.ts";
+import {
+  adapterIn,
+  checkRegionalOptions,
+  exchangeOf,
+  isStore,
+  type RegionalOptions,
+} from "./options.ts";
 import { type MemberOptions, Part } from "./part.ts";
+import { Feed, openReserve } from "./reserve.ts";
 
 /** What the limiters of all keys of a region share. */
 export class Region {
@@ -28,9 +34,9 @@ export class Region {
   readonly #options: MemberOptions;
   readonly #declared: PolicyList;
   readonly #parts = new Map<string | undefined, Part>();
-  readonly #local: StoreLimiter | undefined;
-  /** The fraction that the region's own store has. */
-  readonly #reserved: number;
+  readonly #feeds = new Map<Part, Feed>();
+  readonly #openReserve: ((policies: PolicyList) => KeyedRemoteLimiter) | undefined;
+  #local: KeyedRemoteLimiter | undefined;
   /** No request is granted that needs a larger fraction. */
   readonly #most: number;
 
@@ -48,19 +54,16 @@ export class Region {
     const { names, list } = whole;
     this.isFair = orderIn({ order }) !== FIFO;
     const { maxWaiting, onFull, clock } = checkLimiterOptions({ ...pick(options), name });
-    this.#reserved = reserve / weights.size;
-    const reserved = this.#reserved;
+    const reserved = reserve / weights.size;
     const base = local === undefined ? reserved : 0;
     const pool = Math.floor((1 - reserve) * WHOLE);
     this.#most = Math.max(base + pool / WHOLE, reserved);
-    const shared = {
-      ...{ prefix, maxWaiting, order },
-      ...(options.clock === undefined ? {} : { clock }),
-    };
-    this.#local =
-      local === undefined || reserve === 0
-        ? undefined
-        : limiterOn(local, name, this.#partOf(listed), shared);
+    if (local !== undefined) {
+      if (!isStore(local)) adapterIn("local", local);
+      const shared = { prefix, ...(options.clock === undefined ? {} : { clock }) };
+      this.#openReserve = (policies) => openReserve(local, name, policies, reserved, shared);
+      this.#local = reserve === 0 ? undefined : this.#openReserve(whole);
+    }
     this.#options = {
       name,
       region,
@@ -110,6 +113,11 @@ export class Region {
     }
   }
 
+  /** A caller has left; if it was the last one, its place in the store is given up. */
+  left(part: Part): void {
+    if (part.callers === 0) this.#feeds.get(part)?.changed();
+  }
+
   async update(policies?: Policies): Promise<void> {
     const listed =
       policies === undefined ? this.#declared : renumber(this.#declared, listPolicies(policies));
@@ -119,9 +127,23 @@ export class Region {
     this.#options.largest.resize(0, partsOf(whole.list, this.#most), 0);
     for (const part of this.#parts.values()) part.renumber();
     this.member.renumber();
-    await (policies === undefined
-      ? this.#local?.resetPolicies()
-      : this.#local?.update(this.#partOf(listed)));
+    const old = this.#local;
+    if (old === undefined) return;
+    // it goes on with the permits that are used in the store
+    this.#local = this.#openReserve?.(whole);
+    await old.close();
+    for (const feed of this.#feeds.values()) feed.changed();
+  }
+
+  /** Lets the reserve serve those who wait for the part. */
+  feed(part: Part): Feed {
+    const known = this.#feeds.get(part);
+    if (known !== undefined) return known;
+    const reserve = () => this.reserve(part.key) as RemoteLimiter;
+    const feed = new Feed(part, reserve, () => this.member.lack(part), this.everyMs);
+    this.#feeds.set(part, feed);
+    void feed.run().then(() => this.#feeds.delete(part));
+    return feed;
   }
 
   dismiss(key: string | undefined): void {
@@ -132,14 +154,6 @@ export class Region {
     const closed = this.member.close();
     for (const key of this.#parts.keys()) this.dismiss(key);
     await Promise.all([closed, this.#local?.close()]);
-  }
-
-  /** The policies of the region's own store. */
-  #partOf({ names, list }: PolicyList): Readonly<Record<string, PolicyList["list"][number]>> {
-    const part = Math.max(1 / WHOLE, this.#reserved);
-    return Object.fromEntries(
-      names.map((each, i) => [each, share(list[i] as PolicyList["list"][number], part)]),
-    );
   }
 }
 

@@ -3,6 +3,8 @@ import {
   allOf,
   ConcurrencyLimiter,
   fairShares,
+  gcra,
+  Limiter,
   RateLimiter,
   smoothBursty,
 } from "../../src/index.ts";
@@ -115,6 +117,21 @@ test("a combination takes the share, and waits in fair order", async () => {
   );
   await clock.advance(500);
   assert.equal([run.value, places.active], ["done", 0]);
+});
+
+test("decide in fair order takes the permits that it says are allowed", () => {
+  const policy = gcra({ limit: 10, periodMs: 1000, burst: 9 });
+  const limiter = Limiter.create(policy, { clock: new FakeClock(), order: fairShares() });
+  limiter.tryAcquire(2, { timeoutMs: 100, share: "a" });
+  limiter.decide(4, { share: "b" });
+  limiter.tryAcquire(1);
+  // this one needs 1 more, and cannot be in time any more once the next one has gone before it
+  limiter.tryAcquire(4, { timeoutMs: 100, share: "a" });
+  limiter.tryAcquire(1, { timeoutMs: 100, share: "b" });
+  const { granted } = limiter.stats;
+  const { allowed } = limiter.decide(1, { share: "a" });
+  // a look refuses that caller: none is in front any more
+  assert.is(limiter.stats.granted - granted, allowed ? 1 : 0);
 });
 
 test.run();

@@ -1,0 +1,171 @@
+/**
+ * The reserve of a region in a store, as a second supply of those who wait for a part.
+ *
+ * All callers of a key wait in one line, that of the part. While one of them waits, the reserve is asked for what the
+ * head of the line needs, in the store's own line and for one at a time. When it grants that, whoever is the head then goes
+ * with it; the part may have served the others meanwhile. If nobody waits any more, the place in the store is given up.
+ * So no caller waits in two lines, those of one process keep their order, and each is counted once.
+ *
+ * Where it is inexact: what the reserve does for the callers behind the head is not known. A call with a time-out that the
+ * part cannot serve in time is refused, unless the reserve has its permits at once.
+ */
+import type { RemoteLimiter, Reservation } from "../api/limiter-api.ts";
+import { OutageStats } from "../api/outage-stats.ts";
+import { CallStats } from "../api/stats.ts";
+import type { Timer } from "../ground/clock.ts";
+import { type Amount, sameAmount } from "../ground/permits.ts";
+import type { Waiter } from "../queue/waiter.ts";
+import { open } from "../redis/options.ts";
+import { KeyedRemoteLimiter } from "../remote/keyed-remote-limiter.ts";
+import { checkShared, type SharedOptions } from "../remote/remote-options.ts";
+import type { PolicyList } from "../stores/policies.ts";
+import type { RedisClient } from "../stores/redis/client.ts";
+import { luaTwins } from "../stores/redis/lua.gen.ts";
+import type { LuaTwin } from "../stores/redis/lua-twin.ts";
+import type { Store } from "../stores/store.ts";
+import { partsOf } from "./move.ts";
+import { isStore } from "./options.ts";
+import type { Part } from "./part.ts";
+
+/** Calls are counted, and published, by the part. */
+class Uncounted extends CallStats {
+  override enqueued(): void {}
+  override released(): void {}
+  override granted(): void {}
+  override refused(): void {}
+  override expired(): void {}
+  override ended(): void {}
+  override cancelled(): void {}
+}
+
+class ReserveStats extends OutageStats {
+  override callStats(names: readonly string[]): CallStats {
+    return new Uncounted({ limiter: "" }, names);
+  }
+}
+
+/** Returns the limiter of a fraction of the policies in a store, which counts no calls. */
+export function openReserve(
+  local: Store | RedisClient,
+  name: string,
+  { names, list }: PolicyList,
+  fraction: number,
+  options: Pick<SharedOptions, "prefix" | "clock">,
+): KeyedRemoteLimiter {
+  const part = { names, list: partsOf(list, fraction) };
+  const outageStats = new ReserveStats(name);
+  if (isStore(local)) {
+    const { prefix, key, options: checked } = checkShared(name, part, options);
+    return new KeyedRemoteLimiter(local, prefix + key, part, { ...checked, outageStats });
+  }
+  const twins = list.map(({ algorithm }) => luaTwins[algorithm.name] as LuaTwin);
+  const [store, key, , checked] = open(local, name, part, twins, options);
+  return new KeyedRemoteLimiter(store, key, part, { ...checked, outageStats });
+}
+
+/** What the reserve is for one part while callers wait for it. */
+export class Feed {
+  readonly #part: Part;
+  readonly #reserve: () => RemoteLimiter;
+  readonly #lack: () => void;
+  readonly #pauseMs: number;
+  /** Gives up the place in the store. */
+  #place = new AbortController();
+  #resume: (() => void) | undefined;
+  readonly #looking: (() => void)[] = [];
+  #isOver = false;
+
+  /**
+   * @param lack called when the reserve does not serve a caller at once
+   * @param pauseMs after an error
+   */
+  constructor(part: Part, reserve: () => RemoteLimiter, lack: () => void, pauseMs: number) {
+    this.#part = part;
+    this.#reserve = reserve;
+    this.#lack = lack;
+    this.#pauseMs = pauseMs;
+  }
+
+  /** Serves the callers of the part until none waits. */
+  async run(): Promise<void> {
+    for (let head = this.#head; head !== undefined; head = this.#head) {
+      await this.#serve(head.amount);
+    }
+    this.#isOver = true;
+    this.#answered();
+  }
+
+  /** Resolves when the reserve has served those who wait now, or lets one wait. */
+  looked(): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.#isOver) resolve();
+      else this.#looking.push(resolve);
+    });
+  }
+
+  /** Nobody waits any more, or the reserve has other numbers. */
+  changed(): void {
+    if (this.#part.callers === 0) this.#place.abort();
+    this.#resume?.();
+  }
+
+  get #head(): Waiter | undefined {
+    const { callers, queue } = this.#part;
+    queue.catchUp();
+    return callers > 0 ? queue.head : undefined;
+  }
+
+  /** Asks for the amount. Whatever the store does, it is asked again while somebody waits. */
+  async #serve(amount: Amount): Promise<void> {
+    this.#place = new AbortController();
+    const { signal } = this.#place;
+    try {
+      const reservation = await this.#reserve().reserve(this.#part.permitsOf(amount));
+      if (reservation.waitMs > 0) this.#refused();
+      if (this.#head !== undefined) await reservation.ready({ signal });
+      await this.#hand(reservation, amount);
+    } catch {
+      if (signal.aborted) return;
+      this.#refused();
+      await this.#pause();
+    }
+  }
+
+  #refused(): void {
+    this.#lack();
+    this.#answered();
+  }
+
+  #answered(): void {
+    for (const resolve of this.#looking.splice(0)) resolve();
+  }
+
+  /** Lets the head go with the permits of the reservation. */
+  async #hand(reservation: Reservation, amount: Amount): Promise<void> {
+    const { queue } = this.#part;
+    const head = this.#head;
+    if (head === undefined || !contains(amount, head.amount)) {
+      await reservation.undo();
+      return;
+    }
+    queue.remove(head, queue.last);
+    head.release(queue.last, queue.last);
+    if (!sameAmount(amount, head.amount)) {
+      await reservation.settle(this.#part.permitsOf(head.amount));
+    }
+  }
+
+  async #pause(): Promise<void> {
+    let timer: Timer | undefined;
+    await new Promise<void>((resolve) => {
+      this.#resume = resolve;
+      timer = this.#part.wakeAt(this.#part.now() + this.#pauseMs, resolve);
+    });
+    timer?.cancel();
+  }
+}
+
+function contains(whole: Amount, part: Amount): boolean {
+  if (typeof whole === "number" || typeof part === "number") return Number(part) <= Number(whole);
+  return part.every((permits = 0, i) => permits <= (whole[i] ?? 0));
+}
