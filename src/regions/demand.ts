@@ -10,7 +10,14 @@
  * Example: the estimate is 100 requests in an interval. 73 to 132 are chance: after 112 it becomes 101.8. Then come 200: it
  * becomes 200. If 5 are expected, 1 to 14 are chance; if none is, up to 4.
  *
- * Callers that wait are demand in the next interval too. Times are ms; costs are ms for which the whole limit has to work.
+ * Where an interval has room for few requests, counts of it say nothing. The estimate is then an average over the time of
+ * `MEMORY` requests, with weights that fall exponentially.
+ *
+ * Example: 10 a minute, so a request costs 6 s, and the average is over 48 s. Who asks every 8 s asks for 0.75 of
+ * the limit: the estimate varies from 0.69 to 0.82.
+ *
+ * Who asks at all asks for as large a part as one request needs. Callers that wait are demand in the next interval too.
+ * Times are ms; costs are ms for which the whole limit has to work.
  */
 import { WHOLE } from "../stores/ledger.ts";
 
@@ -27,11 +34,17 @@ const LITTLE = 0.05;
 const RISING = 1.5;
 /** More demand than this is no more urgent, in limits. */
 const MOST = 16;
+/** So many requests in an interval, when the limit is used up, are few. */
+const FEW = 10;
+/** Over so many requests few are averaged; fewer than the other number are none. */
+const MEMORY = 8;
+const HARDLY_ANY = 0.25;
+/** Where demands are divided, pieces are rounded off. */
+const ROUNDED_OFF = 3;
 
 export class Demand {
   readonly #everyMs: number;
-  /** The estimate, in `WHOLE`. */
-  value = 0;
+  #estimate = 0;
   /** What callers wait for. */
   waiting = 0;
   #sinceMs: number;
@@ -41,20 +54,47 @@ export class Demand {
   #cost = 0;
   /** What was waited for when the count began. */
   #waited = 0;
+  /** The part of the limit that a request needs. */
+  #needed = 0;
 
   constructor(everyMs: number, now: number) {
     this.#everyMs = everyMs;
     this.#sinceMs = now;
   }
 
-  /** Counts requests that cost so much together. */
-  asked(cost: number, requests = 1): void {
-    this.#asked += cost;
-    this.#requests += requests;
+  /** The estimate, in `WHOLE`. */
+  get value(): number {
+    const waiting = this.#areFew ? (this.waiting / this.#memoryMs) * WHOLE : 0;
+    const asked = this.#estimate + waiting;
+    return asked > 0 ? Math.round(Math.max(asked, this.#needed * WHOLE + ROUNDED_OFF)) : 0;
   }
 
-  /** Counts from now on. */
+  /**
+   * Counts requests that cost so much together.
+   *
+   * @param needed the part of the limit below which they cannot be granted
+   */
+  asked(cost: number, requests = 1, needed = 0): void {
+    this.#asked += cost;
+    this.#requests += requests;
+    if (needed > this.#needed) this.#needed = needed;
+  }
+
+  get #areFew(): boolean {
+    const cost = this.#requests > 0 ? this.#asked / this.#requests : this.#cost;
+    return cost * FEW >= this.#everyMs;
+  }
+
+  get #memoryMs(): number {
+    return Math.max(this.#everyMs, MEMORY * this.#cost);
+  }
+
+  /** Counts from now on, unless each request counts. */
   count(now: number): void {
+    if (!this.#areFew) this.#restart(now);
+  }
+
+  #restart(now: number): void {
     this.#sinceMs = now;
     this.#asked = 0;
     this.#requests = 0;
@@ -66,25 +106,50 @@ export class Demand {
     const elapsed = now - this.#sinceMs;
     // a message that follows another one at once says the same
     if (elapsed < this.#everyMs * LEAST) return false;
+    if (this.#requests > 0) this.#cost = this.#asked / this.#requests;
+    const before = this.#estimate;
+    const isChance = this.#areFew ? this.#average(elapsed) : this.#compare(elapsed);
+    if (this.#estimate === 0 && this.waiting === 0) this.#needed = 0;
+    this.#restart(now);
+    return !isChance || (before === 0 && this.#estimate > 0);
+  }
+
+  #average(elapsed: number): true {
+    this.#estimate = this.#averaged(elapsed);
+    const requests = (this.#estimate / WHOLE) * (this.#memoryMs / this.#cost);
+    if (requests < HARDLY_ANY) this.#estimate = 0;
+    return true;
+  }
+
+  /** Returns the average that includes the requests of this time. */
+  #averaged(elapsed: number): number {
+    const forgotten = 1 - Math.exp(-elapsed / this.#memoryMs);
+    const newest = (this.#asked / elapsed) * WHOLE;
+    return this.#estimate + forgotten * (newest - this.#estimate);
+  }
+
+  /** @returns whether chance explains the difference */
+  #compare(elapsed: number): boolean {
     const asked = this.#asked + this.#waited;
     const newest = Math.min(MOST, asked / elapsed) * WHOLE;
-    if (this.#requests > 0) this.#cost = this.#asked / this.#requests;
     const requests = asked / this.#cost;
-    const expected = ((this.value / WHOLE) * elapsed) / this.#cost;
+    const expected = ((this.#estimate / WHOLE) * elapsed) / this.#cost;
     const deviations = 2 * Math.abs(Math.sqrt(requests + 3 / 8) - Math.sqrt(expected + 3 / 8));
     const isChance = deviations <= CHANCE;
     const isOver = asked === 0 && expected < LITTLE;
-    const next = isChance ? this.value + CALM * (newest - this.value) : newest;
-    this.value = isOver ? 0 : Math.round(next);
-    this.count(now);
-    return !isChance;
+    const next = isChance ? this.#estimate + CALM * (newest - this.#estimate) : newest;
+    this.#estimate = isOver ? 0 : next;
+    return isChance;
   }
 
   /** Whether much more is asked for than the estimate says. */
   isRising(now: number): boolean {
     const elapsed = now - this.#sinceMs;
     if (elapsed < this.#everyMs * FIRST) return false;
-    return Math.min(MOST, (this.#asked + this.#waited) / elapsed) * WHOLE > this.value * RISING;
+    const newest = this.#areFew
+      ? this.#averaged(elapsed)
+      : Math.min(MOST, (this.#asked + this.#waited) / elapsed) * WHOLE;
+    return newest > this.#estimate * RISING;
   }
 
   /** Whether nothing was counted lately. */

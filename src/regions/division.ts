@@ -18,6 +18,8 @@ export interface Claimant {
 
 /** Changes by less than this factor of the part are not worth a message. */
 const NOTICEABLE = 0.01;
+/** Unless another member lacks this factor of its own. */
+const MUCH = 0.1;
 
 /**
  * @param me this member; its own row may be older, or absent
@@ -43,19 +45,23 @@ export function divide(
   const mine = Math.max(0, held - target);
   let excesses = mine;
   let lacking = 0;
+  let lacksMuch = false;
   let free = pool - (own === undefined ? 0 : sizeOf(own));
   for (const [i, row] of others.entries()) {
     const size = sizeOf(row);
     const wanted = targets[i] ?? 0;
     free -= size;
     excesses += Math.max(0, size - wanted);
-    lacking += Math.max(0, Math.min(wanted, row.want) - size);
+    const lack = Math.max(0, Math.min(wanted, row.want) - size);
+    lacking += lack;
+    lacksMuch ||= lack > wanted * MUCH;
   }
   // below 0: more is held than there is, since the ledger had forgotten who held it
   const missing = lacking - free;
   if (missing <= 0 || mine === 0) return { target, excess: 0 };
   const excess = Math.floor(Math.min(mine, (missing * mine) / excesses));
-  return { target, excess: free < 0 || excess > held * NOTICEABLE + 1 ? excess : 0 };
+  const isNoticed = free < 0 || lacksMuch || excess > held * NOTICEABLE + 1;
+  return { target, excess: isNoticed ? excess : 0 };
 }
 
 /** Whether another member lacks a part. */

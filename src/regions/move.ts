@@ -8,7 +8,8 @@
  *
  * - A region that gets pieces gets them *used*, with no permit left: its own permits stay what they were, and only their
  *   rate and capacity grow. A piece of which no permit was used (`fresh`) comes with its permits.
- * - A region that gives pieces away gives fresh ones first, as many as it has; the others take what was used with them.
+ * - A region that gives pieces away gives fresh ones first, as many as it has beyond its reserve; the others take what was
+ *   used with them.
  *   Of windows and logs they rest first, until they are fresh: see `resting.ts`. In a limit with windows `fresh` is about
  *   these alone: what comes back at a rate counts as used in every piece that moves.
  * - A debt (a request that was granted before it was paid for) stays, in permits: at a lower rate it lasts longer, at a
@@ -18,11 +19,11 @@
  * In numbers, with capacity C, a move from part p to part q, and d permits lacking to be full:
  *
  *   grow:    lacking = d + (q - p - fresh) C
- *   shrink:  fresh = what is left, at most p - q;  lacking = C q - (what is left - C fresh)
+ *   shrink:  fresh = what is left beyond the reserve, at most p - q;  lacking = C q - (what is left - C fresh)
  *
- * Example: 100 permits a second, burst 100, part 0.5 with 30 of 50 permits left. It shrinks to 0.2: pieces with
- * 0.3 x 100 permits go, all of them fresh; none of its permits is left. Another region grows from 0.1 to 0.4 with 5 of
- * 10 left: it has 35 of 40.
+ * Example: 100 permits a second, burst 100, a reserve of 0.05, part 0.5 with 30 of 50 permits left. It shrinks to 0.2: of the
+ * pieces that go 0.25 are fresh; 5 of its permits are left. Another region grows from 0.1 to 0.4 with 5 of 10 left: it
+ * has 30 of 40.
  *
  * A piece has the same windows and steps in each region: those of the calendar, as far as the regions' clocks agree
  * (`onGrid`).
@@ -44,6 +45,8 @@ export interface Move {
   readonly to: number;
   /** How much of what is gained is fresh. */
   readonly fresh: number;
+  /** Keeps its own permits, however small the part becomes. */
+  readonly base: number;
 }
 
 /** What a move sets free. What is neither fresh nor rests can be used by others at once, and comes used. */
@@ -64,7 +67,7 @@ const ROUNDING = 1e-12;
 export function move(
   state: PolicyState,
   whole: readonly Policy[],
-  { from, to, fresh }: Move,
+  { from, to, fresh, base }: Move,
   now: number,
   epoch: number,
 ): Freed {
@@ -79,7 +82,7 @@ export function move(
   );
   let freed = released;
   for (const [i, capacity] of counts.entries()) {
-    if (capacity > 0) freed = Math.min(freed, Math.max(0, (left[i] ?? 0) / capacity));
+    if (capacity > 0) freed = Math.min(freed, Math.max(0, (left[i] ?? 0) / capacity - base));
   }
   const gained = Math.max(0, to - from);
   const debts = debtsOf(state, whole, now);

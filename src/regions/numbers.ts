@@ -1,5 +1,6 @@
 import type { Policy } from "../algorithms/algorithm.ts";
 import type { PolicyList } from "../stores/policies.ts";
+import { SinglePolicyState } from "../stores/state/one.ts";
 import { partsOf } from "./move.ts";
 import { capacityOf } from "./resting.ts";
 
@@ -15,8 +16,9 @@ export interface Numbers {
   /** Of the whole limit, and of a part that has nothing on lease. */
   readonly policies: PolicyList;
   readonly basePolicies: PolicyList;
-  /** Permits a ms of the whole limit, by policy. */
+  /** Permits a ms of the whole limit, and its largest request, by policy; `Infinity` if it is as large as you like. */
   readonly rates: readonly number[];
+  readonly largest: readonly number[];
   /** How long the state of a part may matter: a piece is fresh after that, ms. */
   readonly keepMs: number;
 }
@@ -28,6 +30,7 @@ export function numbersOf(policies: PolicyList, base: number): Numbers {
     policies,
     basePolicies: { names, list: partsOf(list, Math.max(LEAST, base)) },
     rates: list.map(rateOf),
+    largest: list.map(largestOf),
     keepMs: keepMsOf(list),
   };
 }
@@ -36,6 +39,13 @@ function rateOf(policy: Policy): number {
   const { algorithm } = policy;
   const { limit, windowMs } = algorithm.quota(policy, algorithm.start(policy, 0), 0);
   return windowMs > 0 ? limit / windowMs : Infinity;
+}
+
+function largestOf(policy: Policy): number {
+  const state = new SinglePolicyState(policy, policy.algorithm.start(policy, 0));
+  const largest = state.capacity(0);
+  // Guava's algorithms lend
+  return state.earliest(0, 2 * largest) < Infinity ? Infinity : largest;
 }
 
 function keepMsOf(policies: readonly Policy[]): number {

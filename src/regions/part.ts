@@ -143,10 +143,7 @@ export class Part implements Validity, Clock {
 
   /** Returns for how many ms the whole limit has to work for a request. */
   costOf(permits: Permits): number {
-    const { rates } = this.#options.numbers;
-    const amount = this.#state.amount(permits);
-    if (typeof amount === "number") return amount / (rates[0] ?? 1);
-    return rates.reduce((most, rate, i) => Math.max(most, (amount[i] ?? 0) / rate), 0);
+    return mostOf(this.#state.amount(permits), this.#options.numbers.rates);
   }
 
   acquire(permits: Permits, options: WaitOptions | undefined): Promise<number> {
@@ -189,7 +186,8 @@ export class Part implements Validity, Clock {
     const { largest } = this.#options;
     const amount = largest.amount(permits);
     if (largest.earliest(0, amount) === Infinity) throw largest.excess(0, amount);
-    this.demand.asked(this.costOf(permits));
+    const { rates, largest: most } = this.#options.numbers;
+    this.demand.asked(mostOf(amount, rates), 1, mostOf(amount, most));
   }
 
   /** Whether no caller or reservation waits. */
@@ -216,7 +214,7 @@ export class Part implements Validity, Clock {
     this.inUse = to;
     const { numbers, base, clock, name, region } = this.#options;
     const [before, after] = [from, to].map((pieces) => Math.max(LEAST, base + pieces / WHOLE));
-    const parts = { from: before as number, to: after as number, fresh: fresh / WHOLE };
+    const parts = { from: before as number, to: after as number, fresh: fresh / WHOLE, base };
     this.queue.change((state, now, epoch) => {
       // not before: a process that was suspended beyond its lease must not grant what became due meanwhile
       this.isOver = base + to === 0;
@@ -244,6 +242,12 @@ export class Part implements Validity, Clock {
     if (this.#queue !== undefined) this.#queue.resize(this.policies);
     else this.#state.resize(this.#time.now(), this.policies, this.#time.epoch);
   }
+}
+
+/** Returns the amount in these units, by policy: the largest number. */
+function mostOf(amount: Amount, units: readonly number[]): number {
+  if (typeof amount === "number") return amount / (units[0] ?? 1);
+  return units.reduce((most, unit, i) => Math.max(most, (amount[i] ?? 0) / unit), 0);
 }
 
 /** Its errors name the numbers of the part. */

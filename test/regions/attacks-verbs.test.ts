@@ -266,7 +266,7 @@ test("what may wait in a leaky bucket is no burst: a part that grows is not in d
   const policy = leakyBucket({ permitsPerSecond: 100, capacity: 1000, nodelay: 99 });
   const { names } = listPolicies(policy);
   const state = openPolicyState({ names, list: partsOf([policy], 0.1) }, 0, 0);
-  move(state, [policy], { from: 0.1, to: 0.9, fresh: 0 }, 0, 0);
+  move(state, [policy], { from: 0.1, to: 0.9, fresh: 0, base: 0 }, 0, 0);
   // its own 10 permits are left; it waits for 9 s
   assert.is(state.earliest(0, 10), 0);
 });
@@ -276,7 +276,7 @@ test("… and one that shrinks has no fresh pieces when its burst is used", () =
   const { names } = listPolicies(policy);
   const state = openPolicyState({ names, list: partsOf([policy], 0.9) }, 0, 0);
   state.take(0, 90);
-  const { fresh } = move(state, [policy], { from: 0.9, to: 0.1, fresh: 0 }, 0, 0);
+  const { fresh } = move(state, [policy], { from: 0.9, to: 0.1, fresh: 0, base: 0 }, 0, 0);
   assert.ok(fresh < 1e-6, `${fresh} of the limit is said to be fresh`);
 });
 

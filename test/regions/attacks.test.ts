@@ -564,7 +564,7 @@ test("parts that come used leave a full log and a full window full, whatever is 
       state.take(0, 0.6);
       for (const [step, to] of parts.entries()) {
         const from = parts[step - 1] ?? to;
-        move(state, [whole], { from, to, fresh: 0 }, (step + 1) * 1000, 0);
+        move(state, [whole], { from, to, fresh: 0, base: 0 }, (step + 1) * 1000, 0);
       }
       const [used = 0] = state.deficit(100_000);
       const most = 60 * (parts.at(-1) ?? 0);
@@ -593,8 +593,8 @@ test("a debt is neither forgiven nor grows while parts move to and fro", () => {
       for (let i = 0; i < 10; i++) state.settle(0, 50 * first);
       const before = state.earliest(0, 1e-6);
       for (let i = 0; i < 20; i++) {
-        move(state, [whole], { from: first, to: second, fresh: 0 }, i, 0);
-        move(state, [whole], { from: second, to: first, fresh: 0 }, i, 0);
+        move(state, [whole], { from: first, to: second, fresh: 0, base: 0 }, i, 0);
+        move(state, [whole], { from: second, to: first, fresh: 0, base: 0 }, i, 0);
       }
       const after = state.earliest(20, 1e-6);
       // a log does not say how full its last window is

@@ -250,7 +250,7 @@ test("numbers that change while pieces rest: they rest for as long as the new on
   }));
 
 test("few requests: what chance does not explain is believed at once, what it does slowly", () => {
-  // requests in an interval, and the estimate then, in requests; each costs a tenth of the limit
+  // requests in an interval, and the estimate then, in requests; each costs a twentieth of the limit
   const rows: readonly [number, number][] = [
     [6, 6],
     [4, 5.7],
@@ -265,10 +265,10 @@ test("few requests: what chance does not explain is believed at once, what it do
   let now = 0;
   const demand = new Demand(1000, now);
   for (const [requests, expected] of rows) {
-    demand.asked(requests * 100, requests);
+    demand.asked(requests * 50, requests);
     now += 1000;
     demand.measure(now);
-    assert.ok(Math.abs(demand.value / 1e8 - expected) < 0.01, `${demand.value} after ${requests}`);
+    assert.ok(Math.abs(demand.value / 5e7 - expected) < 0.01, `${demand.value} after ${requests}`);
   }
 });
 

@@ -49,7 +49,13 @@ test("what was used of a window rests until it is back, the last used first give
     const { whole, state } = open(policy, 0.5);
     state.take(0, 20);
     state.take(4 * SECOND, 20);
-    const { fresh, resting } = move(state, whole, { from: 0.5, to: 0.1, fresh: 0 }, 5 * SECOND, 0);
+    const { fresh, resting } = move(
+      state,
+      whole,
+      { from: 0.5, to: 0.1, fresh: 0, base: 0 },
+      5 * SECOND,
+      0,
+    );
     assert.is(fresh, expected);
     const rests = resting.filter(({ part }) => part > 1e-9);
     assert.equal(
@@ -62,7 +68,7 @@ test("what was used of a window rests until it is back, the last used first give
 test("beside a window, what comes back at a rate counts as used in pieces that are fresh", () => {
   const bucket = tokenBucket({ capacity: 100, refill: 100, everyMs: 10_000 });
   const { whole, state } = open({ bucket, window: slidingLog(window) }, 0.1);
-  move(state, whole, { from: 0.1, to: 0.5, fresh: 0.4 }, 0, 0);
+  move(state, whole, { from: 0.1, to: 0.5, fresh: 0.4, base: 0 }, 0, 0);
   assert.equal(state.deficit(0).map(Math.round), [40, 0]);
 });
 
