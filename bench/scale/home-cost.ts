@@ -66,6 +66,7 @@ function messageOf(i: number, number: number, members: number): readonly string[
     since: 0,
     sent: 0,
     waitedMs: 0,
+    restMs: 0,
     held: 0,
     fresh: 0,
     want: Math.floor((0.9 * WHOLE) / members),

@@ -274,6 +274,7 @@ class Member {
       since: 1,
       sent: 0,
       waitedMs: this.#waitedMs(nowMs),
+      restMs: Math.ceil(this.#options.capacity / this.#options.rate),
       held: this.#held,
       fresh: this.freed,
       want: this.#want,

@@ -34,6 +34,7 @@ const LITTLE = 0.05;
 const RISING = 1.5;
 /** More demand than this is no more urgent, in limits. */
 const MOST = 16;
+const MOST_OF_FEW = 2;
 /** So many requests in an interval, when the limit is used up, are few. */
 const FEW = 10;
 /** Over so many requests few are averaged; fewer than the other number are none. */
@@ -44,6 +45,7 @@ const ROUNDED_OFF = 3;
 
 export class Demand {
   readonly #everyMs: number;
+  /** In limits, as all that follows. */
   #estimate = 0;
   /** What callers wait for. */
   waiting = 0;
@@ -64,9 +66,10 @@ export class Demand {
 
   /** The estimate, in `WHOLE`. */
   get value(): number {
-    const waiting = this.#areFew ? (this.waiting / this.#memoryMs) * WHOLE : 0;
+    const waiting = this.#areFew ? this.waiting / this.#memoryMs : 0;
     const asked = this.#estimate + waiting;
-    return asked > 0 ? Math.round(Math.max(asked, this.#needed * WHOLE + ROUNDED_OFF)) : 0;
+    if (asked === 0) return 0;
+    return Math.round(Math.max(asked * WHOLE, this.#needed * WHOLE + ROUNDED_OFF));
   }
 
   /**
@@ -108,47 +111,51 @@ export class Demand {
     if (elapsed < this.#everyMs * LEAST) return false;
     if (this.#requests > 0) this.#cost = this.#asked / this.#requests;
     const before = this.#estimate;
-    const isChance = this.#areFew ? this.#average(elapsed) : this.#compare(elapsed);
+    const isChance = this.#isChance(elapsed);
+    this.#estimate = isChance ? this.#averaged(elapsed) : Math.min(MOST, this.#newest(elapsed));
+    if (!isChance && this.#areFew) this.#estimate = Math.min(MOST_OF_FEW, this.#estimate);
+    if (this.#isOver(elapsed)) this.#estimate = 0;
     if (this.#estimate === 0 && this.waiting === 0) this.#needed = 0;
     this.#restart(now);
-    return !isChance || (before === 0 && this.#estimate > 0);
+    const [less, more] = [before, this.#estimate].sort((a, b) => a - b) as [number, number];
+    return !isChance && more > less * RISING;
   }
 
-  #average(elapsed: number): true {
-    this.#estimate = this.#averaged(elapsed);
-    const requests = (this.#estimate / WHOLE) * (this.#memoryMs / this.#cost);
-    if (requests < HARDLY_ANY) this.#estimate = 0;
-    return true;
+  /** Returns what was asked for in this time, in limits. */
+  #newest(elapsed: number): number {
+    const asked = this.#asked + (this.#areFew ? 0 : this.#waited);
+    return asked / elapsed;
   }
 
-  /** Returns the average that includes the requests of this time. */
   #averaged(elapsed: number): number {
-    const forgotten = 1 - Math.exp(-elapsed / this.#memoryMs);
-    const newest = (this.#asked / elapsed) * WHOLE;
-    return this.#estimate + forgotten * (newest - this.#estimate);
+    const newest = this.#newest(elapsed);
+    if (this.#areFew) {
+      const forgotten = 1 - Math.exp(-elapsed / this.#memoryMs);
+      return this.#estimate + forgotten * (newest - this.#estimate);
+    }
+    return this.#estimate + CALM * (Math.min(MOST, newest) - this.#estimate);
   }
 
-  /** @returns whether chance explains the difference */
-  #compare(elapsed: number): boolean {
-    const asked = this.#asked + this.#waited;
-    const newest = Math.min(MOST, asked / elapsed) * WHOLE;
-    const requests = asked / this.#cost;
-    const expected = ((this.#estimate / WHOLE) * elapsed) / this.#cost;
+  /** Whether chance explains what is new. */
+  #isChance(elapsed: number): boolean {
+    const [requests = 0, expected = 0] = [this.#newest(elapsed), this.#estimate].map(
+      (demand) => (Math.min(MOST, demand) * elapsed) / this.#cost,
+    );
     const deviations = 2 * Math.abs(Math.sqrt(requests + 3 / 8) - Math.sqrt(expected + 3 / 8));
-    const isChance = deviations <= CHANCE;
-    const isOver = asked === 0 && expected < LITTLE;
-    const next = isChance ? this.#estimate + CALM * (newest - this.#estimate) : newest;
-    this.#estimate = isOver ? 0 : next;
-    return isChance;
+    return deviations <= CHANCE;
+  }
+
+  #isOver(elapsed: number): boolean {
+    const requestsIn = (ms: number) => (this.#estimate * ms) / this.#cost;
+    if (this.#areFew) return requestsIn(this.#memoryMs) < HARDLY_ANY;
+    return this.#newest(elapsed) === 0 && requestsIn(elapsed) < LITTLE;
   }
 
   /** Whether much more is asked for than the estimate says. */
   isRising(now: number): boolean {
     const elapsed = now - this.#sinceMs;
     if (elapsed < this.#everyMs * FIRST) return false;
-    const newest = this.#areFew
-      ? this.#averaged(elapsed)
-      : Math.min(MOST, (this.#asked + this.#waited) / elapsed) * WHOLE;
+    const newest = this.#areFew ? this.#averaged(elapsed) : Math.min(MOST, this.#newest(elapsed));
     return newest > this.#estimate * RISING;
   }
 

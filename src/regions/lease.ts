@@ -22,6 +22,8 @@ export class Lease {
   /** Fresh pieces that were released and not acknowledged. */
   freed = 0;
   want = 0;
+  /** After how many ms what was released is fresh; of what the home may not know yet. Undefined: it is not known. */
+  restMs: number | undefined = 0;
 
   /** The last message, and whether it said that this member has nothing and wants nothing. */
   number = 0;
@@ -67,22 +69,27 @@ export class Lease {
    * use to them before they are fresh rest here until then.
    *
    * @param fresh how many of those that come are fresh
+   * @param restMs after how many ms the others are
    * @returns how many pieces are released
    */
-  change(held: number, fresh: number, most = this.most): number {
+  change(held: number, fresh: number, most = this.most, restMs = 0): number {
     this.most = most;
     const before = this.part.inUse;
     const now = this.#clock.now();
     const rested = this.#resting.takeFresh(now);
-    const come = held - this.held + rested;
+    const comeUsed = this.part.rests ? Math.max(0, held - this.held - fresh) : 0;
+    const come = held - this.held - comeUsed + rested;
     const comeFresh = fresh + rested;
+    const releasedMs = this.#releasedMs(now);
     const inUse = Math.min(before + come, most);
     const grown = Math.max(0, inUse - before);
     const freed = this.part.use(inUse, Math.min(comeFresh, grown));
     const freedFresh = piecesOf(freed.fresh);
     const resting = freed.resting.length > 0 ? before - inUse - freedFresh : 0;
     this.#resting.add(resting, freed.resting, now);
+    this.#resting.add(comeUsed, [{ part: 1, micros: restMs * 1000 }], now);
     const released = before + come - inUse - resting;
+    if (released > 0) this.restMs = releasedMs;
     this.freed += freedFresh + Math.max(0, comeFresh - grown);
     this.held = held - released;
     if (this.held === 0) this.part.lapseMs = Infinity;
@@ -91,6 +98,7 @@ export class Lease {
 
   /** Releases all pieces, fresh or not. */
   giveUp(): void {
+    this.restMs = this.#releasedMs(this.#clock.now());
     this.freed += piecesOf(this.part.use(0, 0).fresh);
     this.most = Infinity;
     this.#resting.clear();
@@ -103,6 +111,12 @@ export class Lease {
     this.part.isOver = true;
     this.giveUp();
     this.freed = 0;
+  }
+
+  /** Returns after how many ms everything is fresh that was released or will be now. */
+  #releasedMs(now: number): number | undefined {
+    if (this.restMs === undefined) return undefined;
+    return Math.max(this.restMs, this.part.restMs, this.#resting.freshMs - now);
   }
 
   /** Pieces that rest are fresh only then. */

@@ -20,7 +20,7 @@ import { type LedgerRecord, readLedger, WHOLE, writeMessage } from "../stores/le
 import { FIRST } from "./demand.ts";
 import { divide, isLacked } from "./division.ts";
 import { Lease } from "./lease.ts";
-import { DRIFT } from "./numbers.ts";
+import { DRIFT, REST_DRIFT } from "./numbers.ts";
 import type { MemberOptions, Part } from "./part.ts";
 
 /** Timers are as exact as this, ms: a sum of times may be greater by a rounding. */
@@ -282,10 +282,13 @@ export class Member {
     const { part, held, freed, want } = lease;
     // stated once only: if this message is lost, it is not known which of the released pieces they were
     lease.freed = 0;
+    const restMs =
+      lease.restMs === undefined ? numbers.keepMs : Math.ceil(REST_DRIFT * lease.restMs);
+    lease.restMs = undefined;
     lease.isEmptied = held + want === 0;
     const demand = Math.max(0, Math.floor(part.demand.value - base * WHOLE));
     const since = this.#created;
-    const amounts = { held, fresh: freed, want, demand, waitedMs: waitedMs(lease, now) };
+    const amounts = { held, fresh: freed, want, demand, waitedMs: waitedMs(lease, now), restMs };
     // after a lease the ledger may have removed the row
     const answered = now < lease.rowMs + leaseMs ? lease.answered : 0;
     const message = this.#message(lease, { answered, since, ...amounts, keepMs: numbers.keepMs });
@@ -295,6 +298,7 @@ export class Member {
     const replied = (reply: Reply) => {
       if (!isLast()) return;
       lease.isLate = false;
+      if (lease.held === held) lease.restMs ??= 0;
       if (part.lapseMs <= clock.now()) lease.lapse();
       // what its lease has ended of meanwhile may be another one's by now, if the message was late
       this.#replied(lease, { ...reply, held: Math.max(0, reply.held - held + lease.held) }, now);
@@ -323,13 +327,24 @@ export class Member {
       readonly want?: number;
       readonly demand?: number;
       readonly waitedMs?: number;
+      readonly restMs?: number;
     },
   ): readonly string[] {
     const { region, everyMs, leaseMs, pool, clock } = this.#options;
     this.#number += 1;
     const number = this.#number;
     const sent = ahead === undefined ? 0 : Math.max(0, Math.floor(clock.now() + ahead));
-    const none = { number, answered: 0, sent, held: 0, fresh: 0, want: 0, demand: 0, waitedMs: 0 };
+    const none = {
+      number,
+      answered: 0,
+      sent,
+      held: 0,
+      fresh: 0,
+      want: 0,
+      demand: 0,
+      waitedMs: 0,
+      restMs: 0,
+    };
     const times = { leaseMs: Math.ceil(leaseMs * DRIFT), gapMs: Math.ceil(everyMs), pool };
     const id = this.#id;
     return writeMessage({ ...none, ...numbers, ...times, id, region: encodeURIComponent(region) });
@@ -380,11 +395,8 @@ export class Member {
       lease.promised = promised;
       lease.part.lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
       const { target, excess } = this.#divide(lease);
-      const released = lease.change(
-        held,
-        fresh,
-        excess > 0 ? Math.max(0, held - excess) : Infinity,
-      );
+      const most = excess > 0 ? Math.max(0, held - excess) : Infinity;
+      const released = lease.change(held, fresh, most, REST_DRIFT * record.rest);
       const isUrgent = (size: number) => size > lease.held * URGENT + 1;
       if (released > 0) {
         if (isUrgent(released)) lease.soon = 1;

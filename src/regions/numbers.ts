@@ -1,4 +1,5 @@
 import type { Policy } from "../algorithms/algorithm.ts";
+import { hasInstants } from "../algorithms/instants.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import { SinglePolicyState } from "../stores/state/one.ts";
 import { partsOf } from "./move.ts";
@@ -6,8 +7,10 @@ import { capacityOf } from "./resting.ts";
 
 /** A part is never smaller: a state at a rate of 0 would not know its debts. */
 export const LEAST = 1e-9;
-/** Leases and rests are longer at the home by this factor, for clocks that run at different speeds. */
+/** Leases are longer at the home by this factor, for clocks that run at different speeds. */
 export const DRIFT = 1.1;
+/** So is what rests: of a day a tenth would be a long time. */
+export const REST_DRIFT = 1.001;
 /** Nothing is kept longer, as by other stores: 31 000 years. */
 const LONGEST_MS = 1e15;
 
@@ -19,6 +22,8 @@ export interface Numbers {
   /** Permits a ms of the whole limit, and its largest request, by policy; `Infinity` if it is as large as you like. */
   readonly rates: readonly number[];
   readonly largest: readonly number[];
+  /** Whether pieces rest that were used: see `resting.ts`. */
+  readonly rests: boolean;
   /** How long the state of a part may matter: a piece is fresh after that, ms. */
   readonly keepMs: number;
 }
@@ -31,6 +36,7 @@ export function numbersOf(policies: PolicyList, base: number): Numbers {
     basePolicies: { names, list: partsOf(list, Math.max(LEAST, base)) },
     rates: list.map(rateOf),
     largest: list.map(largestOf),
+    rests: list.some(hasInstants),
     keepMs: keepMsOf(list),
   };
 }
@@ -62,5 +68,5 @@ function keepMsOf(policies: readonly Policy[]): number {
     return Math.max(full, algorithm.earliest(policy, state, 0, capacity));
   });
   const known = horizons.filter(Number.isFinite);
-  return Math.ceil(Math.min(LONGEST_MS, (DRIFT * Math.max(0, ...known)) / 1000));
+  return Math.ceil(Math.min(LONGEST_MS, (REST_DRIFT * Math.max(0, ...known)) / 1000));
 }

@@ -232,6 +232,16 @@ export class Part implements Validity, Clock {
     return freed;
   }
 
+  /** After so many ms nothing that was used matters any more. */
+  get restMs(): number {
+    return this.#state.lifetime(this.#time.now()) / 1000;
+  }
+
+  /** Whether pieces rest that were used: see `resting.ts`. */
+  get rests(): boolean {
+    return this.#options.numbers.rests;
+  }
+
   /** The numbers of the part. */
   get policies(): readonly Policy[] {
     return partsOf(this.#options.numbers.policies.list, Math.max(LEAST, this.fraction));

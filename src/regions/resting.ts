@@ -112,6 +112,11 @@ export class RestingPieces {
     return countOf(this.#groups);
   }
 
+  /** When all are fresh, ms of the clock; in the past if none rests. */
+  get freshMs(): number {
+    return this.#groups.at(-1)?.freshMs ?? -Infinity;
+  }
+
   /** Ends the rest of those that are fresh now. @returns how many they are */
   takeFresh(nowMs: number): number {
     const isFresh = ({ freshMs }: Pieces) => freshMs <= nowMs;
@@ -122,6 +127,7 @@ export class RestingPieces {
 
   /** Divides so many pieces among the rests. */
   add(count: number, rests: readonly Rest[], nowMs: number): void {
+    if (count === 0) return;
     let left = count;
     const added = rests.map(({ part, micros }, i): Pieces => {
       const isLast = i === rests.length - 1;

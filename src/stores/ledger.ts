@@ -22,12 +22,13 @@
  * nothing from it: the row may be an old one, and its parts may be in other hands.
  *
  * `fresh` counts parts of which no permit was used, so that their next holder may use their burst at once. All others
- * start empty with their next holder. All free parts are fresh again `keep` ms after a used one became free, counted from
- * message to message: a longer time without any may be a clock that has jumped. A record without messages expires.
+ * start empty with their next holder. All free parts are fresh again when what was used of them is back: the member that
+ * releases them says when (`restMs`); of one that was cut off it is not known, so `keep` ms later. A record without messages
+ * expires.
  *
  * Messages and records are texts of whole numbers below 2^53, so that `ledger.lua`, the twin of this file, computes the
  * same. Times are ms of the store's clock. If it jumps forward, rows lapse early: their members then hold more than their
- * rows say. If it jumps back by up to a second it stands still, since the clocks of processes differ by as much; if by more,
+ * rows say; and what was used is fresh early. If it jumps back by up to a second it stands still, since the clocks of processes differ by as much; if by more,
  * a row lapses later than it should by the time since the message before.
  *
  *   record    created closed fresh rest last LF, then for each member the numbers of `Row` and LF
@@ -62,6 +63,8 @@ export interface LedgerMessage {
   readonly demand: number;
   /** For how long the member has known what is promised to it, by its own clock. */
   readonly waitedMs: number;
+  /** After so long the released parts are fresh that are not. */
+  readonly restMs: number;
   readonly leaseMs: number;
   readonly gapMs: number;
   /** The record is kept for at least so long after the last message. */
@@ -113,7 +116,7 @@ export function exchange(
   const [id = "", region = "", ...numbers] = message;
   const [number = 0, answered = 0, since = 0, sent = 0, held = 0, freed = 0, ...more] =
     numbers.map(Number);
-  const [want = 0, demand = 0, waited = 0, lease = 0, gap = 0, keep = 0, pool = 0] = more;
+  const [want = 0, demand = 0, waited = 0, used = 0, lease = 0, gap = 0, keep = 0, pool = 0] = more;
   const record = text === undefined ? undefined : readLedger(text);
   const before = record?.last ?? 0;
   const now = before - CLOCKS_DIFFER_MS <= timeMs ? Math.max(before, timeMs) : timeMs;
@@ -125,7 +128,7 @@ export function exchange(
   // by how much the clock has jumped back: all times that it gave before are further away than they were
   const back = Math.max(0, last - now);
   closed -= back;
-  if (now > last && now <= last + 2 * gap) rest = Math.max(0, rest - (now - last));
+  rest = Math.max(0, rest - Math.max(0, now - last));
   const others: Row[] = [];
   let me: Row = { ...EMPTY, id, region };
   for (const row of record?.rows ?? []) {
@@ -168,6 +171,7 @@ export function exchange(
   let gotFresh = me.giftFresh;
   me.gift = 0;
   me.giftFresh = 0;
+  if (rest === 0) me.promisedFresh = me.promised;
   if (me.promised > 0 && waited >= gap) {
     got += me.promised;
     gotFresh += me.promisedFresh;
@@ -189,7 +193,7 @@ export function exchange(
     left -= given;
     leftFresh -= givenFresh;
   }
-  if (left > leftFresh) rest = Math.max(rest, longest);
+  if (left > leftFresh) rest = Math.max(rest, Math.min(longest, used));
   const rows = [...others, me];
   const taken = rows.reduce((sum, row) => sum + row.held + row.gift + row.promised, 0);
   const free = Math.max(0, pool - taken);
@@ -291,7 +295,7 @@ function failRecord(text: string): never {
 export function writeMessage(message: LedgerMessage): readonly string[] {
   const { id, region, number, answered, since, sent, held, fresh, want, demand, ...times } =
     message;
-  const { waitedMs, leaseMs, gapMs, keepMs, pool } = times;
+  const { waitedMs, restMs, leaseMs, gapMs, keepMs, pool } = times;
   const numbers = [
     number,
     answered,
@@ -302,6 +306,7 @@ export function writeMessage(message: LedgerMessage): readonly string[] {
     want,
     demand,
     waitedMs,
+    restMs,
     leaseMs,
     gapMs,
     keepMs,

@@ -137,7 +137,14 @@ parts("what each process holds, and what it is going to get", () => {
       held: 0,
       fresh: 0,
     },
-    ...{ want: 0.6 * WHOLE, demand: 0.8 * WHOLE, leaseMs: 5500, gapMs: 1000, keepMs: 1000 },
+    ...{
+      want: 0.6 * WHOLE,
+      demand: 0.8 * WHOLE,
+      restMs: 0,
+      leaseMs: 5500,
+      gapMs: 1000,
+      keepMs: 1000,
+    },
     pool: 0.9 * WHOLE,
   };
   const start = 1_750_000_000_000;

@@ -220,15 +220,15 @@ test("what was used of a log rests until it is fresh, and is then given away, wh
     const world = await open(["eu", "us"], 0.1, 1000, slidingLog(window));
     const [eu, us] = world.regions.map(({ limiter }) => limiter);
     const parts = () => [eu, us].map((one) => Math.round((one?.fraction ?? 0) * 100) / 100);
-    await busy(world, [40, 0], 30_000);
+    await busy(world, [40, 0], 36_000);
     assert.equal(parts(), [0.95, 0.05]);
     const [used = 0] = await busy(world, [40, 0], 6000);
     assert.ok(used > 150, `${used}`);
     // it does without what others lack at once; they have it when it is fresh
-    await busy(world, [0, 40], 4000);
+    await busy(world, [0, 40], 6500);
     assert.is(parts()[0], 0.05);
     assert.ok((parts()[1] ?? 1) < 0.4, `${parts()}`);
-    await busy(world, [0, 40], 15_000);
+    await busy(world, [0, 40], 12_500);
     assert.equal(parts(), [0.05, 0.95]);
     const { messages } = world.home;
     await world.clock.advance(20_000);

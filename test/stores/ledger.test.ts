@@ -27,7 +27,16 @@ class Ledger {
   say(id: string, said: Partial<LedgerMessage>): { held: number; fresh: number } {
     const number = (this.#numbers.get(id) ?? 0) + 1;
     this.#numbers.set(id, number);
-    const none = { held: 0, fresh: 0, want: 0, demand: 0, since: OLD, sent: 0, waitedMs: 0 };
+    const none = {
+      held: 0,
+      fresh: 0,
+      want: 0,
+      demand: 0,
+      since: OLD,
+      sent: 0,
+      waitedMs: 0,
+      restMs: KEEP_MS,
+    };
     const times = { leaseMs: LEASE_MS, gapMs: GAP_MS, keepMs: KEEP_MS, pool: POOL };
     const last = this.#answered.get(id);
     const isLeased = last !== undefined && this.now < last.sentMs + LEASE_MS;
@@ -110,13 +119,16 @@ test("free parts that were used are fresh again when nothing of them matters any
   assert.equal(ledger.say("b", { held: 30, want: 90 }), { held: 90, fresh: 60 });
 });
 
-test("a clock that jumps forward makes no part fresh", () => {
+test("parts that were used are fresh when their member says, also if nobody has talked meanwhile", () => {
   const ledger = Ledger.shared();
-  ledger.say("a", { held: 0, want: 0 });
-  ledger.now += 1000 * KEEP_MS;
-  ledger.say("b", { want: 90 });
+  ledger.say("a", { held: 0, want: 0, restMs: 1000 });
+  ledger.say("b", { held: 0, want: 0, restMs: 3000 });
+  ledger.now += 2999;
+  ledger.say("b", { want: 30 });
   ledger.now += GAP_MS;
-  assert.equal(ledger.say("b", { want: 90 }), { held: 90, fresh: 0 });
+  assert.equal(ledger.say("b", { want: 90 }), { held: 30, fresh: 30 });
+  ledger.now += GAP_MS;
+  assert.equal(ledger.say("b", { held: 30, want: 90 }), { held: 90, fresh: 60 });
 });
 
 test("a lease that is over frees its part, and not before", () => {
@@ -278,7 +290,7 @@ test("a member with short windows makes no parts fresh that others have used", (
   const ledger = Ledger.shared();
   ledger.say("a", { held: 0, want: 0 });
   ledger.say("b", { held: 0, want: 30, keepMs: 0 });
-  for (let ms = 0; ms < KEEP_MS; ms += GAP_MS) {
+  for (let ms = 0; ms < KEEP_MS - 2 * GAP_MS; ms += GAP_MS) {
     ledger.now += GAP_MS;
     ledger.say("b", { held: 0, want: 0, keepMs: 0 });
   }
@@ -415,6 +427,7 @@ twins("answers and writes the same to the last byte", async () => {
           want,
           demand: want,
           waitedMs: ms,
+          restMs: ms * 7,
           leaseMs: LEASE_MS,
           gapMs: GAP_MS,
           keepMs: KEEP_MS,
@@ -440,7 +453,16 @@ twins("neither twin reads the record of another version as if it were its own", 
   const key = "ledger-of-another-version";
   const message = writeMessage({
     ...{ id: "a", region: "a", number: 1, answered: 0, since: OLD, sent: 0, held: 0, fresh: 0 },
-    ...{ want: 90, demand: 90, waitedMs: 0, leaseMs: 1e9, gapMs: 0, keepMs: 0, pool: POOL },
+    ...{
+      want: 90,
+      demand: 90,
+      waitedMs: 0,
+      restMs: 0,
+      leaseMs: 1e9,
+      gapMs: 0,
+      keepMs: 0,
+      pool: POOL,
+    },
   });
   const { record = "" } = exchange(undefined, message, 1);
   try {

@@ -1,7 +1,7 @@
 -- Exchanges a message with the ledger of a limit: the twin of stores/ledger.ts, which explains it.
 --
 -- key      the record, a text
--- first    the message: id region number answered since sent held fresh want demand waited lease gap keep pool
+-- first    the message: id region number answered since sent held fresh want demand waited rest lease gap keep pool
 -- reply    held fresh LF and the record; or "late" and the time
 --
 -- Uses only GET, SET and TIME: Redis users of limiters need the rights to call these anyway.
@@ -12,12 +12,12 @@ local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local id, region = ARGV[first], ARGV[first + 1]
 local numbers = {}
-for i = 2, 14 do
+for i = 2, 15 do
   numbers[i] = tonumber(ARGV[first + i])
 end
 local number, answered, since, sent, held = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
 local freed, want, demand, waited = numbers[7], numbers[8], numbers[9], numbers[10]
-local lease, gap, keep, pool = numbers[11], numbers[12], numbers[13], numbers[14]
+local used, lease, gap, keep, pool = numbers[11], numbers[12], numbers[13], numbers[14], numbers[15]
 local start = since > 0 and since or now
 local longest = keep + 2 * gap
 local age = math.max(0, now - start)
@@ -41,9 +41,7 @@ if text then
   if at > now and at - now <= 1000 then now = at end
   local back = math.max(0, at - now)
   closed = closed - back
-  if now > at and now <= at + 2 * gap then
-    rest = math.max(0, rest - (now - at))
-  end
+  rest = math.max(0, rest - math.max(0, now - at))
   for line in string.gmatch(lines, "[^\n]+") do
     local row = fields_of(line, 2, 11)
     row[11] = row[11] - back
@@ -84,6 +82,9 @@ end
 local open = now >= closed
 local got, got_fresh = me[5], me[6]
 me[5], me[6] = 0, 0
+if rest == 0 then
+  me[8] = me[7]
+end
 if me[7] > 0 and waited >= gap then
   got, got_fresh = got + me[7], got_fresh + me[8]
   me[7], me[8] = 0, 0
@@ -103,7 +104,7 @@ for _, row in ipairs(others) do
   taken = taken + row[4] + row[5] + row[7]
 end
 if left > left_fresh then
-  rest = math.max(rest, longest)
+  rest = math.max(rest, math.min(longest, used))
 end
 local free = math.max(0, pool - taken)
 fresh = math.min(free, rest == 0 and free or fresh + left_fresh)
