@@ -7,7 +7,7 @@
  * each holds beyond its target. So nothing moves where no region would gain, and members that see the same rows do
  * not give more together than is lacking. What all hold beyond the pool is lacking, too.
  */
-import type { Row } from "../stores/ledger.ts";
+import { type Row, WHOLE } from "../stores/ledger.ts";
 import { waterFill } from "./water-fill.ts";
 
 export interface Claimant {
@@ -34,10 +34,13 @@ export function divide(
   const others = rows.filter(({ id }) => id !== me.id);
   const members = new Map<string, number>([[me.region, 1]]);
   for (const { region } of others) members.set(region, (members.get(region) ?? 0) + 1);
-  const widthOf = (region: string) => (weights.get(region) ?? 1) / (members.get(region) ?? 1);
-  const vessels = [me, ...others].map(({ demand, region }) => ({
-    demand,
-    weight: widthOf(region),
+  const all = [me, ...others];
+  const weightOf = ({ region }: { readonly region: string }) => weights.get(region) ?? 1;
+  // relative to the heaviest, and not too small: their sum is a number, and so is a demand divided by one
+  const heaviest = Math.max(...all.map(weightOf));
+  const vessels = all.map((each) => ({
+    demand: each.demand,
+    weight: Math.max(1 / WHOLE, weightOf(each) / heaviest) / (members.get(each.region) ?? 1),
   }));
   const [target = 0, ...targets] = waterFill(pool, vessels).map(Math.floor);
   const own = rows.find(({ id }) => id === me.id);

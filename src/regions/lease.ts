@@ -27,6 +27,7 @@ export class Lease {
 
   /** The last message, and whether it said that this member has nothing and wants nothing. */
   number = 0;
+  sentMs = 0;
   isEmptied = false;
   isAnswered = true;
   underWay = DONE;

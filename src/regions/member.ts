@@ -13,6 +13,9 @@
  *
  * A member shrinks no further than others lack, and by its own part of that: parts follow the demand without swinging,
  * and stay where no region would gain. While a member lacks permits it sends three messages in an interval.
+ *
+ * A member never makes more than about three calls in an interval, whatever the number of keys: two may follow each other
+ * at once, so that a part that is given moves on soon, and more are a third of an interval apart.
  */
 import { show } from "../ground/check.ts";
 import type { Timer } from "../ground/clock.ts";
@@ -33,10 +36,15 @@ const HALF = 0.4;
 const MOST_SOON = 6;
 /** A key whose demand was below the reserve for so many intervals gives its part back. */
 const IDLE_INTERVALS = 3;
+/** A message is repeated at least once in so many times `patienceMs`. */
+const LONGEST_PAUSE = 16;
 /** Changes by more than this factor of the part do not wait for the next interval. */
 const URGENT = 0.1;
 /** The record by which a member learns when the ledger was created is kept for so long, ms: 30 days. */
 const ROOT_MS = 30 * 24 * 3_600_000;
+
+/** A lease, or the member as a whole. */
+type Sender = Pick<Lease, "ahead">;
 
 export class Member {
   readonly #options: MemberOptions;
@@ -44,7 +52,12 @@ export class Member {
   readonly #hot = new Map<Part, Lease>();
   /** When the ledger was created, by its own clock; 0: not known. */
   #created = 0;
-  readonly #root: Pick<Lease, "ahead"> = { ahead: undefined };
+  readonly #root: Sender = { ahead: undefined };
+  /**
+   * Whether the messages of the keys wait for what tells when the ledger was created: a record that begins without that
+   * is closed for a lease.
+   */
+  #isGreeting = false;
   /** Of the last message, whatever its key: a key that was forgotten and comes back goes on counting. */
   #number = 0;
   #callers = 0;
@@ -53,8 +66,11 @@ export class Member {
   #isAwaited = false;
   #isClosed = false;
   #ending: Promise<void> | undefined;
-  /** Whether a message had no reply, and none has had one since: one for all keys asks whether the home is back. */
-  #isSilent = false;
+  /** There is no call before this. */
+  #callMs = 0;
+  /** When the home last answered in time, and whose last message it has not answered. */
+  #heardMs = -Infinity;
+  readonly #failing = new Set<Sender>();
 
   constructor(options: MemberOptions) {
     this.#options = options;
@@ -165,13 +181,17 @@ export class Member {
   /** Sets the timer to the next message or the next end of a lease. */
   #arm(): void {
     let at = Infinity;
-    for (const { nextMs, part } of this.#hot.values()) at = Math.min(at, nextMs, part.lapseMs);
+    for (const lease of this.#hot.values()) at = Math.min(at, this.#wakeMs(lease));
     this.#setTimer(at);
   }
 
   /** Sets the timer for a part that has changed, without a look at all others: at worst it fires once too early. */
-  #hasten({ nextMs, part }: Lease): void {
-    this.#setTimer(Math.min(this.#timerAt, nextMs, part.lapseMs));
+  #hasten(lease: Lease): void {
+    this.#setTimer(Math.min(this.#timerAt, this.#wakeMs(lease)));
+  }
+
+  #wakeMs({ nextMs, part }: Lease): number {
+    return Math.min(Math.max(nextMs, this.#callMs), part.lapseMs);
   }
 
   #setTimer(at: number): void {
@@ -198,29 +218,40 @@ export class Member {
       lease.part.demand.count(now);
       lease.nextMs = now + everyMs * (HALF + Math.random() / 20);
     }
-    // keys that are due soon go along, so that all share a call from then on
-    const due = [...this.#hot.values()].filter((lease) => lease.nextMs <= now);
-    const soon = (lease: Lease) => !lease.isHalfway && lease.nextMs <= now + everyMs / 10;
-    if (due.length > 0) {
-      this.#sendRoot();
-      for (const lease of this.#hot.values()) if (soon(lease)) this.#round(lease, now);
+    const due = [...this.#hot.values()].filter(({ nextMs }) => nextMs <= now);
+    if (now >= this.#callMs && due.length > 0) {
+      const isGreeted = this.#isGreeting;
+      const mayBegin = due.some(({ answered }) => answered === 0);
+      this.#isGreeting = this.#created === 0 && mayBegin && !isGreeted;
+      if (this.#isGreeting) this.#callMs = now + patienceMs(this.#options);
+      if (!isGreeted) this.#sendRoot();
+      if (!this.#isGreeting) this.#sendDue(now);
     }
     this.#arm();
   };
 
+  /** Keys that are due soon go along, so that all share a call; but not before their first demand was counted. */
+  #sendDue(now: number): void {
+    const pauseMs = this.#options.everyMs * SOON;
+    this.#callMs = Math.max(this.#callMs, now - pauseMs) + pauseMs;
+    for (const lease of this.#hot.values()) {
+      const mayGoAlong = lease.number > 0 && lease.isAnswered && !lease.isHalfway;
+      if (lease.nextMs <= now + (mayGoAlong ? pauseMs : 0)) this.#round(lease, now);
+    }
+  }
+
   /** Sends the message of a lease. Without a reply the next one is sent after `patienceMs`. */
   #round(lease: Lease, now: number): void {
-    const { stats } = this.#options;
     if (!lease.isAnswered) {
-      stats.lost(new Error(`the home has not answered for ${patienceMs(this.#options)} ms`));
+      const waitedMs = patienceMs(this.#options);
+      this.#lost(lease, new Error(`the home has not answered for ${waitedMs} ms`));
       lease.missed += 1;
       // a client may keep each message: the pauses double
       const isDue = (lease.missed & (lease.missed - 1)) === 0;
-      if (this.#isSilent && !isDue) {
-        lease.nextMs = now + patienceMs(this.#options);
+      if (!isDue && lease.missed % LONGEST_PAUSE > 0) {
+        lease.nextMs = now + waitedMs;
         return;
       }
-      this.#isSilent = true;
     }
     // a member that has become patient lacks something else now
     if (lease.part.demand.measure(now)) lease.soon = 0;
@@ -230,6 +261,7 @@ export class Member {
       isAwaited || lease.part.demand.value > this.#reservedOf(lease) ? 0 : lease.idle + 1;
     if (lease.idle >= IDLE_INTERVALS && lease.held === 0 && lease.want === 0 && lease.isEmptied) {
       this.#hot.delete(lease.part);
+      this.#failing.delete(lease);
       return;
     }
     if (lease.idle < IDLE_INTERVALS) {
@@ -262,17 +294,37 @@ export class Member {
 
   #sendRoot(): void {
     const message = this.#message(this.#root, { keepMs: ROOT_MS, since: 0 });
-    void this.#call(this.#root, this.#options.ledgerKey, message, ({ record }) => {
+    const greeted = () => {
+      if (!this.#isGreeting) return;
+      this.#callMs = 0;
+      this.#arm();
+    };
+    const replied = ({ record }: Reply) => {
       this.#created = Math.max(this.#created, record.created);
-    });
+      greeted();
+    };
+    void this.#call(this.#root, this.#options.ledgerKey, message, replied, greeted);
   }
 
-  /** The home has answered something: what has no reply is sent again. */
-  #endSilence(): void {
-    if (!this.#isSilent) return;
-    this.#isSilent = false;
+  #lost(sender: Sender, cause: unknown): void {
+    this.#failing.add(sender);
+    this.#options.stats.lost(cause);
+  }
+
+  /** The home has answered in time. After a silence, what waits to be repeated is sent now. */
+  #heard(sender: Sender, now: number): void {
+    const patience = patienceMs(this.#options);
+    const lastMs = this.#heardMs;
+    this.#heardMs = now;
+    this.#failing.delete(sender);
+    if (this.#failing.size === 0) this.#options.stats.answered();
+    if (now < lastMs + patience) return;
     for (const lease of this.#hot.values()) {
-      if (!lease.isAnswered) lease.speak(this.#options.clock.now());
+      // a record that hangs while others are answered waits for its turn
+      const isLost = !lease.isAnswered && lease.sentMs + patience <= now;
+      if (!isLost || lease.sentMs <= lastMs) continue;
+      lease.missed = 0;
+      lease.speak(now);
       this.#hasten(lease);
     }
   }
@@ -294,6 +346,7 @@ export class Member {
     const message = this.#message(lease, { answered, since, ...amounts, keepMs: numbers.keepMs });
     const number = this.#number;
     lease.number = number;
+    lease.sentMs = clock.now();
     const isLast = () => number === lease.number && this.#hot.get(part) === lease;
     const replied = (reply: Reply) => {
       if (!isLast()) return;
@@ -317,7 +370,7 @@ export class Member {
   }
 
   #message(
-    { ahead }: Pick<Lease, "ahead">,
+    { ahead }: Sender,
     numbers: {
       readonly keepMs: number;
       readonly since: number;
@@ -351,28 +404,31 @@ export class Member {
   }
 
   /**
-   * Whatever the ledger does, its reply is used, or counted as an outage.
+   * Whatever the ledger does, its reply is used, or counted as an outage. One that comes too late is none.
    *
    * @param failed called without a usable reply, with whether the message seemed too old
    */
   async #call(
-    sender: Pick<Lease, "ahead">,
+    sender: Sender,
     key: string,
     message: readonly string[],
     replied: (reply: Reply) => void,
     failed: (isLate: boolean) => void = () => {},
   ): Promise<void> {
-    const { exchange, stats, clock, pool } = this.#options;
+    const { exchange, clock, pool } = this.#options;
+    const lateMs = clock.now() + patienceMs(this.#options);
     try {
       const text = await exchange(key, message);
+      const now = clock.now();
+      if (now >= lateMs) return;
       const reply = readReply(text, pool);
-      sender.ahead = (reply.record === undefined ? reply.late : reply.record.last) - clock.now();
-      stats.answered();
-      this.#endSilence();
+      sender.ahead = (reply.record === undefined ? reply.late : reply.record.last) - now;
+      this.#heard(sender, now);
       if (reply.record !== undefined) replied(reply);
       else failed(true);
     } catch (error) {
-      stats.lost(error);
+      if (clock.now() >= lateMs) return;
+      this.#lost(sender, error);
       failed(false);
     }
   }
@@ -439,12 +495,11 @@ interface LateReply {
 
 /** @throws TypeError if it is none */
 function readReply(text: string, pool: number): Reply | LateReply {
-  const end = text.indexOf("\n");
-  const [first, second] = text.slice(0, end < 0 ? text.length : end).split(" ");
+  const [, first, second] = /^(\d+|late) (\d+)/.exec(text) ?? [];
   const [held, fresh] = [Number(first), Number(second)];
-  if (first === "late" && fresh > 0 && fresh < Infinity) return { late: fresh };
-  if (held >= 0 && held <= pool && fresh >= 0 && fresh <= pool) {
-    return { held, fresh, record: readLedger(text.slice(end + 1)) };
+  if (first === "late" && fresh > 0) return { late: fresh };
+  if (fresh <= held && held <= pool) {
+    return { held, fresh, record: readLedger(text.slice(text.indexOf("\n") + 1)) };
   }
   throw new TypeError(`the home answered ${show(text)} to a region`);
 }
