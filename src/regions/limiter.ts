@@ -304,6 +304,7 @@ export class PartLimiter implements RemoteLimiter {
   #open(permits?: Permits, options?: ShareOptions): Part {
     const { member, name } = this.region;
     if (member.isClosed) throw new LimiterClosedError(name);
+    member.greet();
     const part = this.#part;
     if (part.isLapsed) member.lapse(part);
     if (options !== undefined && permits !== undefined) part.check(permits, options);

@@ -300,7 +300,8 @@ export class Member {
       this.#arm();
     };
     const replied = ({ record }: Reply) => {
-      this.#created = Math.max(this.#created, record.created);
+      // not later than now, if the home's clock was ahead
+      this.#created = Math.max(Math.min(this.#created, record.last), record.created);
       greeted();
     };
     void this.#call(this.#root, this.#options.ledgerKey, message, replied, greeted);
@@ -383,7 +384,7 @@ export class Member {
       readonly restMs?: number;
     },
   ): readonly string[] {
-    const { region, everyMs, leaseMs, pool, clock } = this.#options;
+    const { region, leaseMs, pool, clock } = this.#options;
     this.#number += 1;
     const number = this.#number;
     const sent = ahead === undefined ? 0 : Math.max(0, Math.floor(clock.now() + ahead));
@@ -398,7 +399,7 @@ export class Member {
       waitedMs: 0,
       restMs: 0,
     };
-    const times = { leaseMs: Math.ceil(leaseMs * DRIFT), gapMs: Math.ceil(everyMs), pool };
+    const times = { leaseMs: Math.ceil(leaseMs * DRIFT), gapMs: gapMs(this.#options), pool };
     const id = this.#id;
     return writeMessage({ ...none, ...numbers, ...times, id, region: encodeURIComponent(region) });
   }
@@ -445,7 +446,7 @@ export class Member {
       const { number = 0, promised = 0 } = record.rows.find(({ id }) => id === this.#id) ?? {};
       lease.answered = number;
       lease.rowMs = sentMs;
-      const wasDue = waitedMs(lease, sentMs) >= Math.ceil(everyMs);
+      const wasDue = waitedMs(lease, sentMs) >= gapMs(this.#options);
       if (promised === 0) lease.promisedMs = undefined;
       else if (wasDue || promised > lease.promised) lease.promisedMs = sentMs;
       lease.promised = promised;
@@ -474,6 +475,11 @@ export class Member {
 /** After so long without a reply a message counts as lost. */
 function patienceMs({ everyMs, leaseMs }: MemberOptions): number {
   return Math.min(2 * everyMs, leaseMs / 2);
+}
+
+/** What is promised may be used after so long: an interval of the slowest clock. */
+function gapMs({ everyMs }: MemberOptions): number {
+  return Math.ceil(DRIFT * everyMs);
 }
 
 /** For how long the member has known what is promised to it. */

@@ -2,6 +2,7 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import { hasInstants } from "../algorithms/instants.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import { SinglePolicyState } from "../stores/state/one.ts";
+import { openPolicyState } from "../stores/state/several.ts";
 import { partsOf } from "./move.ts";
 import { capacityOf } from "./resting.ts";
 
@@ -22,6 +23,8 @@ export interface Numbers {
   /** Permits a ms of the whole limit, and its largest request, by policy; `Infinity` if it is as large as you like. */
   readonly rates: readonly number[];
   readonly largest: readonly number[];
+  /** The lifetime of a new state, µs: one that lasts no longer has no more than a new one. */
+  readonly lifetime: number;
   /** Whether pieces rest that were used: see `resting.ts`. */
   readonly rests: boolean;
   /** How long the state of a part may matter: a piece is fresh after that, ms. */
@@ -31,9 +34,11 @@ export interface Numbers {
 /** @param base the fraction of a part that has nothing on lease */
 export function numbersOf(policies: PolicyList, base: number): Numbers {
   const { names, list } = policies;
+  const basePolicies = { names, list: partsOf(list, Math.max(LEAST, base)) };
   return {
     policies,
-    basePolicies: { names, list: partsOf(list, Math.max(LEAST, base)) },
+    basePolicies,
+    lifetime: openPolicyState(basePolicies, 0, 0).lifetime(0),
     rates: list.map(rateOf),
     largest: list.map(largestOf),
     rests: list.some(hasInstants),

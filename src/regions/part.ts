@@ -203,7 +203,8 @@ export class Part implements Validity, Clock {
   /** Whether nothing would be lost if the key were forgotten, while nothing is on lease. */
   isForgettable(now: number): boolean {
     if (this.callers > 0 || !this.isIdle) return false;
-    return this.#state.lifetime(this.#time.now()) <= 0 && this.demand.isOver(now);
+    const { lifetime } = this.#options.numbers;
+    return this.#state.lifetime(this.#time.now()) <= lifetime && this.demand.isOver(now);
   }
 
   /** Uses so many pieces from now on. @param fresh how many of those that come are fresh */

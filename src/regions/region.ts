@@ -93,7 +93,6 @@ export class Region {
   partOf(key: string | undefined): Part {
     const known = this.#parts.get(key);
     if (known !== undefined) return known;
-    this.member.greet();
     this.#sweep();
     const part = new Part(key, this.#options);
     this.#parts.set(key, part);

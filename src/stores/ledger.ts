@@ -114,17 +114,20 @@ export function exchange(
   timeMs: number,
 ): { readonly reply: string; readonly record?: string; readonly lifeMs: number } {
   const [id = "", region = "", ...numbers] = message;
-  const [number = 0, answered = 0, since = 0, sent = 0, held = 0, freed = 0, ...more] =
+  const [number = 0, answered = 0, known = 0, sent = 0, held = 0, freed = 0, ...more] =
     numbers.map(Number);
   const [want = 0, demand = 0, waited = 0, used = 0, lease = 0, gap = 0, keep = 0, pool = 0] = more;
   const record = text === undefined ? undefined : readLedger(text);
   const before = record?.last ?? 0;
   const now = before - CLOCKS_DIFFER_MS <= timeMs ? Math.max(before, timeMs) : timeMs;
+  // in the future if the clock was ahead then
+  const since = Math.min(known, now);
   // 0 means that it is not known
   const start = since > 0 ? since : Math.max(1, now);
   let { created, closed, fresh, rest, last } =
     record ?? begin(start, now, lease, pool, keep + 2 * gap);
   const longest = keep + 2 * gap;
+  created = Math.min(created, Math.max(1, now));
   // by how much the clock has jumped back: all times that it gave before are further away than they were
   const back = Math.max(0, last - now);
   closed -= back;

@@ -15,12 +15,14 @@ local numbers = {}
 for i = 2, 15 do
   numbers[i] = tonumber(ARGV[first + i])
 end
-local number, answered, since, sent, held = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
+local number, answered, known_since, sent, held = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
 local freed, want, demand, waited = numbers[7], numbers[8], numbers[9], numbers[10]
 local used, lease, gap, keep, pool = numbers[11], numbers[12], numbers[13], numbers[14], numbers[15]
-local start = since > 0 and since or now
 local longest = keep + 2 * gap
-local age = math.max(0, now - start)
+-- in the future if the clock was ahead then
+local since = math.min(known_since, now)
+local start = since > 0 and since or now
+local age = now - start
 local created, closed, rest, at = start, now - age + lease, math.max(0, longest - age), now
 local fresh = rest > 0 and 0 or pool
 -- a line of the record: some words, then numbers; another version may have written others
@@ -39,6 +41,7 @@ if text then
   local fields = fields_of(head or "", 0, 5)
   created, closed, fresh, rest, at = fields[1], fields[2], fields[3], fields[4], fields[5]
   if at > now and at - now <= 1000 then now = at end
+  since, created = math.min(known_since, now), math.min(created, now)
   local back = math.max(0, at - now)
   closed = closed - back
   rest = math.max(0, rest - math.max(0, now - at))
