@@ -76,8 +76,8 @@ export function checkRegionalOptions(options: RegionalOptions) {
   const reserve = checkNumber("reserve", options.reserve ?? 0.1, fromZeroToOne);
   const everyMs = checkNumber("everyMs", options.everyMs ?? 1000, aboveZero);
   const leaseMs = checkNumber("leaseMs", options.leaseMs ?? 5 * everyMs, {
-    words: `2 x everyMs (${2 * everyMs}) or more`,
-    holds: (value) => value >= 2 * everyMs && value < Infinity,
+    words: `2 x everyMs (${2 * everyMs}) or more, and below 1e12`,
+    holds: (value) => value >= 2 * everyMs && value < 1e12,
   });
   return { region, weights, reserve, everyMs, leaseMs };
 }

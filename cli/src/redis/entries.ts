@@ -74,7 +74,7 @@ export async function findKeys(redis: Server, prefixes: readonly string[]): Prom
     }
   }
   // the processes of `instances: "auto"`, and when a home of regions was created, are no limiters
-  return [...keys].filter((key) => !/%processes$|^[^[]*%regions$/.test(key)).sort();
+  return [...keys].filter((key) => !/^[^[]*%(processes|regions)$/.test(key)).sort();
 }
 
 /** @returns undefined if there is nothing under the key, or no longer */

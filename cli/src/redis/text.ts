@@ -47,10 +47,11 @@ function rowsOf(entry: Entry, colors: Colors): string[][] {
   ]);
 }
 
-/** What each region has, its processes together. */
+/** What each region has, its processes together; not those that are gone. */
 function fractionsOf({ parts }: RegionsEntry): string {
   const held = new Map<string, number>();
-  for (const part of parts) held.set(part.region, (held.get(part.region) ?? 0) + part.held);
+  const live = parts.filter(({ lapsesMs }) => lapsesMs > Date.now());
+  for (const part of live) held.set(part.region, (held.get(part.region) ?? 0) + part.held);
   const texts = [...held].map(([region, fraction]) => `${printable(region)} ${percent(fraction)}`);
   return texts.sort().join(", ") || "reserves";
 }
@@ -86,10 +87,12 @@ export function describe(entry: Entry, nowMs: number): string {
     lines.push("  parts of this limit, beside the reserves of the regions");
     for (const { region, process, held, coming, demand, lapsesMs } of entry.parts) {
       const more = coming > 0 ? `, and soon ${percent(coming)} more` : "";
-      const left = duration(Math.max(0, Math.round(lapsesMs - nowMs)));
+      const leftMs = Math.round(lapsesMs - nowMs);
+      const lease =
+        leftMs > 0 ? `expires in ${duration(leftMs)} unless renewed` : "its lease is over";
       const holds = `${percent(held)}${more}, asks for ${percent(demand)}`;
       const whose = `${printable(region)}, process ${printable(process)}`;
-      lines.push(`  ${whose}: ${holds}, expires in ${left} unless renewed`);
+      lines.push(`  ${whose}: ${holds}, ${lease}`);
     }
     const closed = Math.round(entry.closedUntilMs - nowMs);
     if (closed > 0)
