@@ -117,15 +117,16 @@ export class Feed {
 
   /** Asks for the amount. Whatever the store does, it is asked again while somebody waits. */
   async #serve(amount: Amount): Promise<void> {
-    this.#place = new AbortController();
-    const { signal } = this.#place;
+    const place = new AbortController();
     try {
       const reservation = await this.#reserve().reserve(this.#part.permitsOf(amount));
       if (reservation.waitMs > 0) this.#refused();
-      if (this.#head !== undefined) await reservation.ready({ signal });
+      // not before: what is granted at once would be lost
+      this.#place = place;
+      if (this.#head !== undefined) await reservation.ready({ signal: place.signal });
       await this.#hand(reservation, amount);
     } catch {
-      if (signal.aborted) return;
+      if (place.signal.aborted) return;
       this.#refused();
       await this.#pause();
     }

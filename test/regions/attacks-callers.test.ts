@@ -1,4 +1,4 @@
-/** Callers that wait in two lines, a reserve of 0, and what is counted of them. */
+/** Callers that a part and a reserve serve, a reserve of 0, and what is counted of them. */
 import { fixedWindow, type Policies, smoothBursty, tokenBucket } from "smooth-limiter";
 import { RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
 import type { Store } from "smooth-limiter/store";
@@ -6,7 +6,7 @@ import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../support/suite.ts";
 
-const test = suite("regions, callers in two lines");
+const test = suite("regions, callers of a part and a reserve");
 
 const bucket: Policies = tokenBucket({ capacity: 300, refill: 300, everyMs: 1000 });
 
