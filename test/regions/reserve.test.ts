@@ -438,4 +438,25 @@ test("a caller that onFull drops learns that the queue was full, not that its re
   assert.is(name, "QueueFullError");
 });
 
+test("a permit that comes when its caller has left goes to the next one, or back to the reserve", async () => {
+  for (const isNextThere of [true, false]) {
+    const { clock, local, limiter } = await withLocal({}, fixedWindow({ limit: 300, windowMs: 60_000 }));
+    const { remaining } = await limiter.peek();
+    local.delayMs = 50;
+    const leave = new AbortController();
+    const first = nameOf(limiter.acquire(1, { signal: leave.signal }));
+    await clock.advance(10);
+    leave.abort();
+    await clock.advance(10);
+    const next = isNextThere ? nameOf(limiter.acquire()) : undefined;
+    await clock.advance(200);
+    assert.is(await first, "AbortError");
+    assert.ok(next === undefined || Number(await next) < 50);
+    local.delayMs = 0;
+    await clock.advance(100);
+    assert.is((await limiter.peek()).remaining, isNextThere ? remaining - 1 : remaining);
+    await limiter.close();
+  }
+});
+
 test.run();
