@@ -23,7 +23,7 @@ import { type LedgerRecord, readLedger, WHOLE, writeMessage } from "../stores/le
 import { FIRST } from "./demand.ts";
 import { divide, isLacked } from "./division.ts";
 import { Lease } from "./lease.ts";
-import { DRIFT, REST_DRIFT } from "./numbers.ts";
+import { DRIFT, restOn } from "./numbers.ts";
 import type { MemberOptions, Part } from "./part.ts";
 
 /** Timers are as exact as this, ms: a sum of times may be greater by a rounding. */
@@ -335,8 +335,7 @@ export class Member {
     const { part, held, freed, want } = lease;
     // stated once only: if this message is lost, it is not known which of the released pieces they were
     lease.freed = 0;
-    const restMs =
-      lease.restMs === undefined ? numbers.keepMs : Math.ceil(REST_DRIFT * lease.restMs);
+    const restMs = lease.restMs === undefined ? numbers.keepMs : restOn(lease.restMs);
     lease.restMs = undefined;
     lease.isEmptied = held + want === 0;
     const demand = Math.max(0, Math.floor(part.demand.value - base * WHOLE));
@@ -453,7 +452,7 @@ export class Member {
       lease.part.lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
       const { target, excess } = this.#divide(lease);
       const most = excess > 0 ? Math.max(0, held - excess) : Infinity;
-      const released = lease.change(held, fresh, most, REST_DRIFT * record.rest);
+      const released = lease.change(held, fresh, most, restOn(record.rest));
       const isUrgent = (size: number) => size > lease.held * URGENT + 1;
       if (released > 0) {
         if (isUrgent(released)) lease.soon = 1;

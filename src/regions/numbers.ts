@@ -10,10 +10,16 @@ import { capacityOf } from "./resting.ts";
 export const LEAST = 1e-9;
 /** Leases are longer at the home by this factor, for clocks that run at different speeds. */
 export const DRIFT = 1.1;
-/** So is what rests: of a day a tenth would be a long time. */
-export const REST_DRIFT = 1.001;
+/** What was used rests longer by this factor, and no more than a minute: after a window of a day others wait for it. */
+const REST_DRIFT = 0.01;
+const MOST_DRIFT_MS = 60_000;
 /** Nothing is kept longer, as by other stores: 31 000 years. */
 const LONGEST_MS = 1e15;
+
+/** Returns for how long what is fresh after that time rests: clocks run at different speeds, and those of homes show whole ms. */
+export function restOn(ms: number): number {
+  return Math.ceil(ms + Math.min(REST_DRIFT * ms, MOST_DRIFT_MS)) + 1;
+}
 
 /** The numbers in force, and what follows from them for the parts of all keys. */
 export interface Numbers {
@@ -73,5 +79,5 @@ function keepMsOf(policies: readonly Policy[]): number {
     return Math.max(full, algorithm.earliest(policy, state, 0, capacity));
   });
   const known = horizons.filter(Number.isFinite);
-  return Math.ceil(Math.min(LONGEST_MS, (REST_DRIFT * Math.max(0, ...known)) / 1000));
+  return Math.min(LONGEST_MS, restOn(Math.max(0, ...known) / 1000));
 }

@@ -97,7 +97,7 @@ export interface LedgerRecord {
   readonly closed: number;
   /** How many of the free parts are fresh. */
   readonly fresh: number;
-  /** For how many ms free parts that are not fresh must rest until they are. */
+  /** For how many ms free parts that are not fresh must rest until they are; and those that a member gets now. */
   readonly rest: number;
   /** When the last message came. */
   readonly last: number;
@@ -187,6 +187,7 @@ export function exchange(
 
   let left = released;
   let leftFresh = Math.min(freed, released);
+  if (left > leftFresh) rest = Math.max(rest, Math.min(longest, used));
   for (const row of isOpen ? others : []) {
     const lack = row.want - row.held - row.gift - row.promised;
     const given = Math.max(0, Math.min(lack, left));
@@ -196,7 +197,6 @@ export function exchange(
     left -= given;
     leftFresh -= givenFresh;
   }
-  if (left > leftFresh) rest = Math.max(rest, Math.min(longest, used));
   const rows = [...others, me];
   const taken = rows.reduce((sum, row) => sum + row.held + row.gift + row.promised, 0);
   const free = Math.max(0, pool - taken);

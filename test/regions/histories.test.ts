@@ -162,9 +162,9 @@ function keepsBound(policy: Policy, grants: readonly Grant[], past: History): vo
   const { drift, reserve, kind, phases } = past;
   const largest = 5;
   const lends = algorithm.name === "smooth" || policy.maxWaiting !== undefined;
-  const lent = lends ? (REGIONS.length - 1) * largest : 0;
   // a process that takes the place of another one has a new reserve
   const restarts = phases.filter(({ fault }) => faults[kind][fault] === "restart").length;
+  const lent = lends ? (REGIONS.length - 1 + restarts) * largest : 0;
   const renewed = (restarts * algorithm.bound(policy, 0, 0) * reserve) / REGIONS.length;
   const more = lent + renewed;
   for (const [from, { micros: start }] of grants.entries()) {

@@ -440,7 +440,10 @@ test("a caller that onFull drops learns that the queue was full, not that its re
 
 test("a permit that comes when its caller has left goes to the next one, or back to the reserve", async () => {
   for (const isNextThere of [true, false]) {
-    const { clock, local, limiter } = await withLocal({}, fixedWindow({ limit: 300, windowMs: 60_000 }));
+    const { clock, local, limiter } = await withLocal(
+      {},
+      fixedWindow({ limit: 300, windowMs: 60_000 }),
+    );
     const { remaining } = await limiter.peek();
     local.delayMs = 50;
     const leave = new AbortController();

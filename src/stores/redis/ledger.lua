@@ -97,6 +97,9 @@ me[7] = math.min(me[7], math.max(0, want - me[4]))
 me[8] = math.min(me[8], me[7])
 
 local left, left_fresh, taken = released, math.min(freed, released), 0
+if left > left_fresh then
+  rest = math.max(rest, math.min(longest, used))
+end
 for _, row in ipairs(others) do
   if open and row ~= me then
     local given = math.max(0, math.min(row[9] - row[4] - row[5] - row[7], left))
@@ -105,9 +108,6 @@ for _, row in ipairs(others) do
     left, left_fresh = left - given, left_fresh - given_fresh
   end
   taken = taken + row[4] + row[5] + row[7]
-end
-if left > left_fresh then
-  rest = math.max(rest, math.min(longest, used))
 end
 local free = math.max(0, pool - taken)
 fresh = math.min(free, rest == 0 and free or fresh + left_fresh)
