@@ -11,10 +11,10 @@
  * becomes 200. If 5 are expected, 1 to 14 are chance; if none is, up to 4.
  *
  * Where an interval has room for few requests, counts of it say nothing. The estimate is then an average over the time of
- * `MEMORY` requests, with weights that fall exponentially.
+ * `MEMORY` requests of this member, with weights that fall exponentially.
  *
- * Example: 10 a minute, so a request costs 6 s, and the average is over 48 s. Who asks every 8 s asks for 0.75 of
- * the limit: the estimate varies from 0.69 to 0.82.
+ * Example: 10 a minute, so a request costs 6 s. Who asks every 8 s asks for 0.75 of the limit; the average is over 64 s,
+ * and varies from 0.70 to 0.80.
  *
  * Who asks at all asks for as large a part as one request needs. Callers that wait are demand in the next interval too.
  * Times are ms; costs are ms for which the whole limit has to work.
@@ -37,8 +37,9 @@ const MOST = 16;
 const MOST_OF_FEW = 2;
 /** So many requests in an interval, when the limit is used up, are few. */
 const FEW = 10;
-/** Over so many requests few are averaged; fewer than the other number are none. */
+/** Over so many requests of its own few are averaged, as if it asked for so much at least; fewer than `HARDLY_ANY` are none. */
 const MEMORY = 8;
+const LEAST_OWN = 0.2;
 const HARDLY_ANY = 0.25;
 /** Where demands are divided, pieces are rounded off. */
 const ROUNDED_OFF = 3;
@@ -89,7 +90,8 @@ export class Demand {
   }
 
   get #memoryMs(): number {
-    return Math.max(this.#everyMs, MEMORY * this.#cost);
+    const own = Math.min(1, Math.max(LEAST_OWN, this.#estimate));
+    return Math.max(this.#everyMs, (MEMORY * this.#cost) / own);
   }
 
   /** Counts from now on, unless each request counts. */
@@ -109,7 +111,9 @@ export class Demand {
     const elapsed = now - this.#sinceMs;
     // a message that follows another one at once says the same
     if (elapsed < this.#everyMs * LEAST) return false;
-    if (this.#requests > 0) this.#cost = this.#asked / this.#requests;
+    const cost = this.#requests > 0 ? this.#asked / this.#requests : this.#cost;
+    // a small request does not make others forget the large ones
+    this.#cost = Math.max(cost, this.#cost + CALM * (cost - this.#cost));
     const before = this.#estimate;
     const isChance = this.#isChance(elapsed);
     this.#estimate = isChance ? this.#averaged(elapsed) : Math.min(MOST, this.#newest(elapsed));
