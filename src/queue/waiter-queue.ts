@@ -296,7 +296,6 @@ export class WaiterQueue<S extends Supply = Supply> {
         this.supply.take(at, entry.taken, entry.awaited ? now : at);
         // the waiters behind it were promised instants that follow its booked one
         if (now > at && this.supply.isStrict) this.#schedule.discard();
-        this.#floor = at;
         if (entry.awaited) this.late.grant(now - at, now);
         this.#leave(entry, at);
         entry.release(at, now);
@@ -331,7 +330,8 @@ export class WaiterQueue<S extends Supply = Supply> {
   /** @param at when it is released; absent: it is not @returns whether a change has moved up */
   #leave(waiter: Waiter, at?: number): boolean {
     // a head that is not released blocked the waiters behind it until it left; our timer may be late
-    if (at === undefined && waiter === this.#schedule.head)
+    if (at !== undefined) this.#floor = Math.max(this.#floor, at);
+    else if (waiter === this.#schedule.head)
       this.#floor = Math.min(this.last, this.#instantOf(waiter));
     for (const signal of waiter.signals) this.signals.delete(signal, waiter);
     return this.#schedule.remove(waiter, at);

@@ -72,8 +72,9 @@ export class PartLimiter implements RemoteLimiter {
         return granted === AT_ONCE ? granted : this.#waits(part, permits, granted);
       }
       if (part.grants(permits, options)) return AT_ONCE;
-      if (part.waitMs(permits, options) < Infinity) return wait();
-      return this.#fromReserve(reserve, permits).then((isGranted) => (isGranted ? 0 : wait()));
+      if (!this.#mustBeAtOnce(part, permits, options)) return wait();
+      const asked = this.#fromReserve(reserve, permits, false, options?.signal);
+      return asked.then((isGranted) => (isGranted ? 0 : wait()));
     });
   }
 
@@ -119,7 +120,7 @@ export class PartLimiter implements RemoteLimiter {
     permits: Permits,
     options?: TryOptions,
   ): Promise<boolean> {
-    if (await this.#fromReserve(reserve, permits, true)) return true;
+    if (await this.#fromReserve(reserve, permits, true, options?.signal)) return true;
     const { limiter } = this.#open();
     return limiter.tryAcquire(permits, { ...options, timeoutMs: 0 });
   }
@@ -127,22 +128,33 @@ export class PartLimiter implements RemoteLimiter {
   /**
    * Takes the permits from the reserve, if it has them now. A key that its reserve serves never becomes hot.
    *
-   * @throws StoreUnavailableError if the call can do nothing else: `isLast`
+   * @throws StoreUnavailableError if the call can do nothing else: `isLast`; the signal's reason
    */
-  async #fromReserve(reserve: RemoteLimiter, permits: Permits, isLast = false): Promise<boolean> {
+  async #fromReserve(
+    reserve: RemoteLimiter,
+    permits: Permits,
+    isLast: boolean,
+    signal: AbortSignal | undefined,
+  ): Promise<boolean> {
     const { stats } = this.region;
     let isGranted = false;
     try {
-      isGranted = await reserve.tryAcquire(permits);
+      isGranted = await reserve.tryAcquire(permits, { timeoutMs: 0, signal });
       if (isGranted) stats.counts.granted += 1;
     } catch (error) {
-      const isTooLarge = error instanceof PermitsExceedCapacityError;
+      if (signal?.aborted) stats.counts.cancelled += 1;
       const isAway = error instanceof StoreUnavailableError;
-      if (isLast ? !isTooLarge : !isTooLarge && !isAway) throw stats.failed(error);
+      if (isAway ? isLast : !mayWait(error)) throw stats.failed(error);
     } finally {
       if (!isGranted) this.#lack();
     }
     return isGranted;
+  }
+
+  /** Whether the call would be refused in the part's line. */
+  #mustBeAtOnce(part: Part, permits: Permits, options: ShareOptions | undefined): boolean {
+    const mayWait = !part.isIdle && this.region.onFull !== "reject";
+    return !mayWait && part.waitMs(permits, options) === Infinity;
   }
 
   reserve(permits: Permits = 1, options?: ShareOptions): Promise<Reservation> {
@@ -158,8 +170,10 @@ export class PartLimiter implements RemoteLimiter {
     return this.#try(async () => {
       const part = this.#open(permits, options);
       const reserve = this.#reserve;
-      const hasRoom = reserve === undefined || part.waitMs(permits, options) < Infinity;
-      if (!hasRoom && (await this.#fromReserve(reserve, permits))) return part.granted(permits);
+      if (reserve !== undefined && this.#mustBeAtOnce(part, permits, options)) {
+        const made = await this.#reserveThere(reserve, permits);
+        if (made !== undefined) return made;
+      }
       const current = this.#open();
       const reservation = current.limiter[reserveAwaited](permits, sequence, options);
       if (reservation.waitMs === 0) return reservation;
@@ -174,6 +188,22 @@ export class PartLimiter implements RemoteLimiter {
       // in its queue a wait that is not known is a number
       return Object.assign(reservation, { waitMs: isServed ? 0 : finite(reservation).waitMs });
     });
+  }
+
+  /** Reserves in the store, if the permits are there at once. */
+  async #reserveThere(reserve: RemoteLimiter, permits: Permits): Promise<Reservation | undefined> {
+    try {
+      const made = await reserve.reserve(permits);
+      if (made.waitMs === 0) {
+        this.region.stats.counts.granted += 1;
+        return made;
+      }
+      await made.cancel();
+    } catch (error) {
+      if (!mayWait(error)) throw error;
+    }
+    this.#lack();
+    return undefined;
   }
 
   /** In a combination it is looked at, and then asked. What is refused there is demand, too. */
@@ -262,6 +292,7 @@ export class PartLimiter implements RemoteLimiter {
     return this.#try(async () => {
       this.#open().limiter.reset();
       await this.#reserve?.reset();
+      this.region.feedOf(this.#part)?.renew();
     });
   }
 
@@ -269,7 +300,7 @@ export class PartLimiter implements RemoteLimiter {
   update(policies: Policies): Promise<void> {
     return this.#try(async () => {
       this.#open();
-      await this.region.update(policies);
+      this.region.update(policies);
     });
   }
 
@@ -277,7 +308,7 @@ export class PartLimiter implements RemoteLimiter {
   resetPolicies(): Promise<void> {
     return this.#try(async () => {
       this.#open();
-      await this.region.update();
+      this.region.update();
     });
   }
 
@@ -319,7 +350,7 @@ export class PartLimiter implements RemoteLimiter {
     if (this.#reserve === undefined) {
       region.member.lack(part);
     } else {
-      const left = () => region.left(part);
+      const left = () => region.feedOf(part)?.left();
       answer.then(left, left);
       region.feed(part);
     }
@@ -348,6 +379,11 @@ export class PartLimiter implements RemoteLimiter {
       return Promise.reject(error);
     }
   }
+}
+
+/** Whether a call that the reserve fails with this error may wait for the part. */
+function mayWait(error: unknown): boolean {
+  return error instanceof PermitsExceedCapacityError || error instanceof StoreUnavailableError;
 }
 
 /** Returns the decision with the shorter wait. */

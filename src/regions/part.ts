@@ -1,6 +1,6 @@
 /** A member's part of the limit of one key: a local limiter over a fraction of the policies. */
 import type { Policy } from "../algorithms/algorithm.ts";
-import type { Reservation, ShareOptions, WaitOptions } from "../api/limiter-api.ts";
+import type { ShareOptions, WaitOptions } from "../api/limiter-api.ts";
 import type { CallOrder, CheckedOptions } from "../api/options.ts";
 import type { OutageStats } from "../api/outage-stats.ts";
 import type { CallStats } from "../api/stats.ts";
@@ -11,7 +11,6 @@ import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "../local/queuein
 import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
-import { GrantedReservation } from "../queue/reservation.ts";
 import { type Exchange, WHOLE } from "../stores/ledger.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
@@ -123,10 +122,11 @@ export class Part implements Validity, Clock {
     return this.isOver && this.#options.clock.now() >= this.lapseMs;
   }
 
-  /** Returns the permits in the form in which a caller asks for them; none of a policy is 0. */
+  /** Returns the permits in the form in which a caller asks for them. */
   permitsOf(amount: Amount): Permits {
     if (typeof amount === "number") return amount;
-    return Object.fromEntries(this.#state.names.map((name, i) => [name, amount[i] ?? 0]));
+    const asked = this.#state.names.map((name, i) => [name, amount[i] ?? 0] as const);
+    return Object.fromEntries(asked.filter(([, permits]) => permits > 0));
   }
 
   /** Returns how long a call that is made now would wait, ms; `Infinity` if there is no room, or it is not known. */
@@ -134,11 +134,6 @@ export class Part implements Validity, Clock {
     const amount = this.#state.amount(permits);
     const fairEntry = orderIn(this.#options).entryOf(options, amount);
     return this.queue.look(amount, this.#options.maxWaiting, fairEntry).waitMs;
-  }
-
-  /** Permits that were granted elsewhere. */
-  granted(permits: Permits): Reservation {
-    return new GrantedReservation(this.queue, permits, this.#state.amount(permits));
   }
 
   /** Returns for how many ms the whole limit has to work for a request. */

@@ -29,6 +29,7 @@ export class Region {
   readonly name: string;
   readonly everyMs: number;
   readonly isFair: boolean;
+  readonly onFull: MemberOptions["onFull"];
   readonly member: Member;
   readonly stats: OutageStats;
   readonly #options: MemberOptions;
@@ -83,6 +84,7 @@ export class Region {
       order,
       stats: this.stats,
     };
+    this.onFull = onFull;
     this.member = new Member(this.#options);
   }
 
@@ -112,12 +114,12 @@ export class Region {
     }
   }
 
-  /** A caller has left; if it was the last one, its place in the store is given up. */
-  left(part: Part): void {
-    if (part.callers === 0) this.#feeds.get(part)?.changed();
+  /** Returns what the reserve is for those who wait for the part; undefined if nobody does. */
+  feedOf(part: Part): Feed | undefined {
+    return this.#feeds.get(part);
   }
 
-  async update(policies?: Policies): Promise<void> {
+  update(policies?: Policies): void {
     const listed =
       policies === undefined ? this.#declared : renumber(this.#declared, listPolicies(policies));
     refuseStrict(listed);
@@ -126,22 +128,22 @@ export class Region {
     this.#options.largest.resize(0, partsOf(whole.list, this.#most), 0);
     for (const part of this.#parts.values()) part.renumber();
     this.member.renumber();
-    const old = this.#local;
-    if (old === undefined) return;
-    // it goes on with the permits that are used in the store
+    if (this.#local === undefined) return;
+    // it goes on with the permits that are used in the store; calls that are under way end as they would have
     this.#local = this.#openReserve?.(whole);
-    await old.close();
-    for (const feed of this.#feeds.values()) feed.changed();
+    for (const feed of this.#feeds.values()) feed.renew();
   }
 
   /** Lets the reserve serve those who wait for the part. */
   feed(part: Part): Feed {
     const known = this.#feeds.get(part);
-    if (known !== undefined) return known;
+    if (known !== undefined && !known.isOver) return known;
     const reserve = () => this.reserve(part.key) as RemoteLimiter;
     const feed = new Feed(part, reserve, () => this.member.lack(part), this.everyMs);
     this.#feeds.set(part, feed);
-    void feed.run().then(() => this.#feeds.delete(part));
+    void feed.run().then(() => {
+      if (this.#feeds.get(part) === feed) this.#feeds.delete(part);
+    });
     return feed;
   }
 

@@ -13,7 +13,7 @@ import type { RemoteLimiter, Reservation } from "../api/limiter-api.ts";
 import { OutageStats } from "../api/outage-stats.ts";
 import { CallStats } from "../api/stats.ts";
 import type { Timer } from "../ground/clock.ts";
-import { type Amount, sameAmount } from "../ground/permits.ts";
+import { type Amount, sameAmount, sizeOf } from "../ground/permits.ts";
 import type { Waiter } from "../queue/waiter.ts";
 import { open } from "../redis/options.ts";
 import { KeyedRemoteLimiter } from "../remote/keyed-remote-limiter.ts";
@@ -69,11 +69,15 @@ export class Feed {
   readonly #reserve: () => RemoteLimiter;
   readonly #lack: () => void;
   readonly #pauseMs: number;
-  /** Gives up the place in the store. */
+  /** Whether nobody waits any more: those who come later need another one. */
+  isOver = false;
+  /** The place in the store's line, and what it is for. */
   #place = new AbortController();
+  #asked: Amount = 0;
   #resume: (() => void) | undefined;
+  /** Whether the reserve does not serve the head at once. */
+  #isRefused = false;
   readonly #looking: (() => void)[] = [];
-  #isOver = false;
 
   /**
    * @param lack called when the reserve does not serve a caller at once
@@ -89,23 +93,31 @@ export class Feed {
   /** Serves the callers of the part until none waits. */
   async run(): Promise<void> {
     for (let head = this.#head; head !== undefined; head = this.#head) {
-      await this.#serve(head.amount);
+      if (sizeOf(head.amount) > 0) await this.#serve(head.amount);
+      else this.#letGo(head);
     }
-    this.#isOver = true;
+    this.isOver = true;
     this.#answered();
   }
 
-  /** Resolves when the reserve has served those who wait now, or lets one wait. */
+  /** Resolves when the reserve has served those who wait now, or lets the first one wait. */
   looked(): Promise<void> {
     return new Promise((resolve) => {
-      if (this.#isOver) resolve();
+      if (this.isOver || this.#isRefused) resolve();
       else this.#looking.push(resolve);
     });
   }
 
-  /** Nobody waits any more, or the reserve has other numbers. */
-  changed(): void {
-    if (this.#part.callers === 0) this.#place.abort();
+  /** A caller has left. If nobody needs the place any more, it is given up. */
+  left(): void {
+    const head = this.#head;
+    if (head === undefined || !sameAmount(head.amount, this.#asked)) this.#place.abort();
+    if (head === undefined) this.#resume?.();
+  }
+
+  /** The reserve was reset, or has other numbers: it is asked again. */
+  renew(): void {
+    this.#place.abort();
     this.#resume?.();
   }
 
@@ -118,12 +130,15 @@ export class Feed {
   /** Asks for the amount. Whatever the store does, it is asked again while somebody waits. */
   async #serve(amount: Amount): Promise<void> {
     const place = new AbortController();
+    this.#isRefused = false;
     try {
       const reservation = await this.#reserve().reserve(this.#part.permitsOf(amount));
       if (reservation.waitMs > 0) this.#refused();
       // not before: what is granted at once would be lost
       this.#place = place;
-      if (this.#head !== undefined) await reservation.ready({ signal: place.signal });
+      this.#asked = amount;
+      this.left();
+      await (reservation.waitMs > 0 ? reservation.ready({ signal: place.signal }) : undefined);
       await this.#hand(reservation, amount);
     } catch {
       if (place.signal.aborted) return;
@@ -133,6 +148,7 @@ export class Feed {
   }
 
   #refused(): void {
+    this.#isRefused = true;
     this.#lack();
     this.#answered();
   }
@@ -141,19 +157,22 @@ export class Feed {
     for (const resolve of this.#looking.splice(0)) resolve();
   }
 
-  /** Lets the head go with the permits of the reservation. */
+  /**
+   * Lets the head go with the permits of the reservation. What it does not need is not given back: that could lower a
+   * later window.
+   */
   async #hand(reservation: Reservation, amount: Amount): Promise<void> {
-    const { queue } = this.#part;
     const head = this.#head;
-    if (head === undefined || !contains(amount, head.amount)) {
-      await reservation.undo();
-      return;
-    }
+    if (head === undefined || !contains(amount, head.amount)) return;
+    const { taken } = head;
+    this.#letGo(head);
+    if (!contains(amount, taken)) await reservation.settle(this.#part.permitsOf(taken));
+  }
+
+  #letGo(head: Waiter): void {
+    const { queue } = this.#part;
     queue.remove(head, queue.last);
     head.release(queue.last, queue.last);
-    if (!sameAmount(amount, head.amount)) {
-      await reservation.settle(this.#part.permitsOf(head.amount));
-    }
   }
 
   async #pause(): Promise<void> {
