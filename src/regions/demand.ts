@@ -57,8 +57,10 @@ export class Demand {
   #cost = 0;
   /** What was waited for when the count began. */
   #waited = 0;
-  /** The part of the limit that a request needs. */
-  #needed = 0;
+  /** Of the largest request. */
+  #largest = 0;
+  /** What part of the limit a request needs, for each ms that it costs. */
+  needs = 0;
 
   constructor(everyMs: number, now: number) {
     this.#everyMs = everyMs;
@@ -70,18 +72,20 @@ export class Demand {
     const waiting = this.#areFew ? this.waiting / this.#memoryMs : 0;
     const asked = this.#estimate + waiting;
     if (asked === 0) return 0;
-    return Math.round(Math.max(asked * WHOLE, this.#needed * WHOLE + ROUNDED_OFF));
+    return Math.round(Math.max(asked * WHOLE, this.#largest * this.needs * WHOLE + ROUNDED_OFF));
   }
 
-  /**
-   * Counts requests that cost so much together.
-   *
-   * @param needed the part of the limit below which they cannot be granted
-   */
-  asked(cost: number, requests = 1, needed = 0): void {
+  /** Counts a request. */
+  asked(cost: number): void {
+    this.#asked += cost;
+    this.#requests += 1;
+    if (cost > this.#largest) this.#largest = cost;
+  }
+
+  /** Counts so many requests that cost so much together. */
+  askedFor(cost: number, requests: number): void {
     this.#asked += cost;
     this.#requests += requests;
-    if (needed > this.#needed) this.#needed = needed;
   }
 
   get #areFew(): boolean {
@@ -119,7 +123,7 @@ export class Demand {
     this.#estimate = isChance ? this.#averaged(elapsed) : Math.min(MOST, this.#newest(elapsed));
     if (!isChance && this.#areFew) this.#estimate = Math.min(MOST_OF_FEW, this.#estimate);
     if (this.#isOver(elapsed)) this.#estimate = 0;
-    if (this.#estimate === 0 && this.waiting === 0) this.#needed = 0;
+    if (this.#estimate === 0 && this.waiting === 0) this.#largest = 0;
     this.#restart(now);
     const [less, more] = [before, this.#estimate].sort((a, b) => a - b) as [number, number];
     return !isChance && more > less * RISING;

@@ -26,9 +26,10 @@ export interface Numbers {
   /** Of the whole limit, and of a part that has nothing on lease. */
   readonly policies: PolicyList;
   readonly basePolicies: PolicyList;
-  /** Permits a ms of the whole limit, and its largest request, by policy; `Infinity` if it is as large as you like. */
+  /** Permits a ms of the whole limit, by policy. */
   readonly rates: readonly number[];
-  readonly largest: readonly number[];
+  /** What part of the limit a request needs at most, for each ms for which the whole limit has to work for it. */
+  readonly needs: number;
   /** The lifetime of a new state, µs: one that lasts no longer has no more than a new one. */
   readonly lifetime: number;
   /** Whether pieces rest that were used: see `resting.ts`. */
@@ -46,7 +47,7 @@ export function numbersOf(policies: PolicyList, base: number): Numbers {
     basePolicies,
     lifetime: openPolicyState(basePolicies, 0, 0).lifetime(0),
     rates: list.map(rateOf),
-    largest: list.map(largestOf),
+    needs: Math.max(...list.map(needsOf)),
     rests: list.some(hasInstants),
     keepMs: keepMsOf(list),
   };
@@ -63,6 +64,11 @@ function largestOf(policy: Policy): number {
   const largest = state.capacity(0);
   // Guava's algorithms lend
   return state.earliest(0, 2 * largest) < Infinity ? Infinity : largest;
+}
+
+function needsOf(policy: Policy): number {
+  const rate = rateOf(policy);
+  return rate < Infinity ? rate / largestOf(policy) : 0;
 }
 
 function keepMsOf(policies: readonly Policy[]): number {

@@ -79,6 +79,7 @@ export class Part implements Validity, Clock {
     const { last, epoch } = this.#time;
     this.#state = new PartState(openPolicyState(numbers.basePolicies, last, epoch), largest, this);
     this.demand = new Demand(everyMs, clock.now());
+    this.demand.needs = numbers.needs;
   }
 
   now(): number {
@@ -181,8 +182,7 @@ export class Part implements Validity, Clock {
     const { largest } = this.#options;
     const amount = largest.amount(permits);
     if (largest.earliest(0, amount) === Infinity) throw largest.excess(0, amount);
-    const { rates, largest: most } = this.#options.numbers;
-    this.demand.asked(mostOf(amount, rates), 1, mostOf(amount, most));
+    this.demand.asked(mostOf(amount, this.#options.numbers.rates));
   }
 
   /** Whether no caller or reservation waits. */
@@ -246,6 +246,7 @@ export class Part implements Validity, Clock {
 
   /** Goes by the numbers in force from now on. */
   renumber(): void {
+    this.demand.needs = this.#options.numbers.needs;
     if (this.#queue !== undefined) this.#queue.resize(this.policies);
     else this.#state.resize(this.#time.now(), this.policies, this.#time.epoch);
   }
