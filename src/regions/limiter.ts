@@ -62,16 +62,16 @@ export class PartLimiter implements RemoteLimiter {
     return this.#try(() => {
       if (options !== undefined) checkWaitOptions(options)?.throwIfAborted();
       const part = this.#open(permits, options);
-      const wait = async () => {
-        const current = this.#open();
-        return this.#waits(current, permits, current.limiter.acquire(permits, options));
-      };
       const reserve = this.#reserve;
       if (reserve === undefined) {
         const granted = part.acquire(permits, options);
         return granted === AT_ONCE ? granted : this.#waits(part, permits, granted);
       }
       if (part.grants(permits, options)) return AT_ONCE;
+      const wait = async () => {
+        const current = this.#open();
+        return this.#waits(current, permits, current.limiter.acquire(permits, options));
+      };
       if (!this.#mustBeAtOnce(part, permits, options)) return wait();
       const asked = this.#fromReserve(reserve, permits, false, options?.signal);
       return asked.then((isGranted) => (isGranted ? 0 : wait()));
