@@ -152,8 +152,8 @@ function lineMap(sources: readonly string[], mappings: SourceMapMappings): strin
       if (source === undefined || line === undefined) continue;
       const last = kept.at(-1);
       if (last?.[1] === source && last[2] === line) continue;
-      // no call is as short as that
-      const isTiny = last !== undefined && column - last[0] < 3;
+      // a shorter piece counts as the line of the next one: it is hardly a call
+      const isTiny = last !== undefined && column - last[0] < 9;
       kept.push([(isTiny ? kept.pop()?.[0] : undefined) ?? column, source, line, 0]);
     }
     return kept;
