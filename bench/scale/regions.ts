@@ -217,7 +217,7 @@ class Member {
   /** Returns how many of the permits the member grants in the step from `nowMs` on. */
   grant(nowMs: number, wanted: number): number {
     if (nowMs >= this.#lapseMs) this.#lapse();
-    this.#demand.askedFor(wanted / this.#options.rate, wanted);
+    this.#demand.asked(wanted / this.#options.rate, wanted);
     this.#bucket.fill(STEP_MS);
     return this.#bucket.draw(wanted);
   }

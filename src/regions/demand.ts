@@ -75,17 +75,11 @@ export class Demand {
     return Math.round(Math.max(asked * WHOLE, this.#largest * this.needs * WHOLE + ROUNDED_OFF));
   }
 
-  /** Counts a request. */
-  asked(cost: number): void {
-    this.#asked += cost;
-    this.#requests += 1;
-    if (cost > this.#largest) this.#largest = cost;
-  }
-
-  /** Counts so many requests that cost so much together. */
-  askedFor(cost: number, requests: number): void {
+  /** Counts requests that cost so much together. */
+  asked(cost: number, requests = 1): void {
     this.#asked += cost;
     this.#requests += requests;
+    if (cost > this.#largest * requests) this.#largest = cost / requests;
   }
 
   get #areFew(): boolean {

@@ -17,13 +17,13 @@
  * A member never makes more than about three calls in an interval, whatever the number of keys: two may follow each other
  * at once, so that a part that is given moves on soon, and more are a third of an interval apart.
  */
-import { show } from "../ground/check.ts";
 import type { Timer } from "../ground/clock.ts";
-import { type LedgerRecord, readLedger, WHOLE, writeMessage } from "../stores/ledger.ts";
+import { WHOLE } from "../stores/ledger.ts";
 import { FIRST } from "./demand.ts";
 import { divide, isLacked } from "./division.ts";
+import { gapMs, HomeLink, patienceMs, type Reply, type Sender } from "./home-link.ts";
 import { Lease } from "./lease.ts";
-import { DRIFT, restOn } from "./numbers.ts";
+import { restOn } from "./numbers.ts";
 import type { MemberOptions, Part } from "./part.ts";
 
 /** Timers are as exact as this, ms: a sum of times may be greater by a rounding. */
@@ -43,12 +43,9 @@ const URGENT = 0.1;
 /** The record by which a member learns when the ledger was created is kept for so long, ms: 30 days. */
 const ROOT_MS = 30 * 24 * 3_600_000;
 
-/** A lease, or the member as a whole. */
-type Sender = Pick<Lease, "ahead">;
-
 export class Member {
   readonly #options: MemberOptions;
-  readonly #id = crypto.randomUUID().replaceAll("-", "").slice(0, 12);
+  readonly #home: HomeLink;
   readonly #hot = new Map<Part, Lease>();
   /** When the ledger was created, by its own clock; 0: not known. */
   #created = 0;
@@ -58,8 +55,6 @@ export class Member {
    * is closed for a lease.
    */
   #isGreeting = false;
-  /** Of the last message, whatever its key: a key that was forgotten and comes back goes on counting. */
-  #number = 0;
   #callers = 0;
   #timer: Timer | undefined;
   #timerAt = Infinity;
@@ -68,12 +63,10 @@ export class Member {
   #ending: Promise<void> | undefined;
   /** There is no call before this. */
   #callMs = 0;
-  /** When the home last answered in time, and whose last message it has not answered. */
-  #heardMs = -Infinity;
-  readonly #failing = new Set<Sender>();
 
   constructor(options: MemberOptions) {
     this.#options = options;
+    this.#home = new HomeLink(options, (...answered) => this.#repeat(...answered));
   }
 
   get isClosed(): boolean {
@@ -82,7 +75,7 @@ export class Member {
 
   /** Learns when the ledger was created, so that a key that becomes hot later need not wait for that. */
   greet(): void {
-    if (this.#number === 0 && !this.#isClosed) this.#sendRoot();
+    if (this.#home.number === 0 && !this.#isClosed) this.#sendRoot();
   }
 
   /** Whether the part takes part in the messages. */
@@ -158,7 +151,7 @@ export class Member {
     const { clock, stats } = this.#options;
     this.#isClosed = true;
     this.#timer?.cancel();
-    const told = [...this.#hot.values()].filter(({ number }) => number > 0);
+    const known = [...this.#hot.values()].filter(({ number }) => number > 0);
     for (const lease of this.#hot.values()) {
       lease.want = 0;
       lease.giveUp();
@@ -168,7 +161,7 @@ export class Member {
     const tooLong = new Promise<void>((resolve) => {
       timer = clock.wakeAt(clock.now() + patienceMs(this.#options), resolve);
     });
-    const sent = told.map(async (lease) => {
+    const sent = known.map(async (lease) => {
       // it would be taken for a member that knows more, if it came after the last message
       if (!lease.isAnswered) await Promise.race([lease.underWay, tooLong]);
       await this.#send(lease, clock.now());
@@ -244,7 +237,7 @@ export class Member {
   #round(lease: Lease, now: number): void {
     if (!lease.isAnswered) {
       const waitedMs = patienceMs(this.#options);
-      this.#lost(lease, new Error(`the home has not answered for ${waitedMs} ms`));
+      this.#home.lost(lease, new Error(`the home has not answered for ${waitedMs} ms`));
       lease.missed += 1;
       // a client may keep each message: the pauses double
       const isDue = (lease.missed & (lease.missed - 1)) === 0;
@@ -261,7 +254,7 @@ export class Member {
       isAwaited || lease.part.demand.value > this.#reservedOf(lease) ? 0 : lease.idle + 1;
     if (lease.idle >= IDLE_INTERVALS && lease.held === 0 && lease.want === 0 && lease.isEmptied) {
       this.#hot.delete(lease.part);
-      this.#failing.delete(lease);
+      this.#home.forget(lease);
       return;
     }
     if (lease.idle < IDLE_INTERVALS) {
@@ -270,7 +263,7 @@ export class Member {
     } else {
       lease.want = 0;
       // while others lack it, what rests here goes to them as it becomes fresh
-      if (isLacked(lease.rows, this.#id)) lease.change(lease.held, 0, 0);
+      if (isLacked(lease.rows, this.#home.id)) lease.change(lease.held, 0, 0);
       else lease.giveUp();
     }
     lease.isAnswered = false;
@@ -288,12 +281,11 @@ export class Member {
   #divide(lease: Lease) {
     const { pool, weights, region, base } = this.#options;
     const demand = Math.max(0, Math.floor(lease.part.demand.value - base * WHOLE));
-    const me = { id: this.#id, region: encodeURIComponent(region), demand };
+    const me = { id: this.#home.id, region: encodeURIComponent(region), demand };
     return divide(lease.rows, me, pool, weights);
   }
 
   #sendRoot(): void {
-    const message = this.#message(this.#root, { keepMs: ROOT_MS, since: 0 });
     const greeted = () => {
       if (!this.#isGreeting) return;
       this.#callMs = 0;
@@ -304,26 +296,18 @@ export class Member {
       this.#created = Math.max(Math.min(this.#created, record.last), record.created);
       greeted();
     };
-    void this.#call(this.#root, this.#options.ledgerKey, message, replied, greeted);
+    const said = { keepMs: ROOT_MS, since: 0 };
+    void this.#home.send(this.#root, this.#options.ledgerKey, said, replied, greeted);
   }
 
-  #lost(sender: Sender, cause: unknown): void {
-    this.#failing.add(sender);
-    this.#options.stats.lost(cause);
-  }
-
-  /** The home has answered in time. After a silence, what waits to be repeated is sent now. */
-  #heard(sender: Sender, now: number): void {
+  /** After a silence of the home, what waits to be repeated is sent now. */
+  #repeat(now: number, beforeMs: number): void {
     const patience = patienceMs(this.#options);
-    const lastMs = this.#heardMs;
-    this.#heardMs = now;
-    this.#failing.delete(sender);
-    if (this.#failing.size === 0) this.#options.stats.answered();
-    if (now < lastMs + patience) return;
+    if (now < beforeMs + patience) return;
     for (const lease of this.#hot.values()) {
       // a record that hangs while others are answered waits for its turn
       const isLost = !lease.isAnswered && lease.sentMs + patience <= now;
-      if (!isLost || lease.sentMs <= lastMs) continue;
+      if (!isLost || lease.sentMs <= beforeMs) continue;
       lease.missed = 0;
       lease.speak(now);
       this.#hasten(lease);
@@ -343,8 +327,8 @@ export class Member {
     const amounts = { held, fresh: freed, want, demand, waitedMs: waitedMs(lease, now), restMs };
     // after a lease the ledger may have removed the row
     const answered = now < lease.rowMs + leaseMs ? lease.answered : 0;
-    const message = this.#message(lease, { answered, since, ...amounts, keepMs: numbers.keepMs });
-    const number = this.#number;
+    const said = { answered, since, ...amounts, keepMs: numbers.keepMs };
+    const number = this.#home.number + 1;
     lease.number = number;
     lease.sentMs = clock.now();
     const isLast = () => number === lease.number && this.#hot.get(part) === lease;
@@ -358,7 +342,7 @@ export class Member {
     };
     // the limiter without a key has none behind the bracket
     const of = part.key?.replace(/^%*$/, "%$&") ?? "";
-    return this.#call(lease, `${ledgerKey}[${of}`, message, replied, (isLate) => {
+    return this.#home.send(lease, `${ledgerKey}[${of}`, said, replied, (isLate) => {
       if (!isLast()) return;
       // the next message says the same: at once if this one seemed too old, since the ledger's time is known now
       lease.speak(clock.now() + (isLate && !lease.isLate ? 0 : everyMs));
@@ -367,70 +351,6 @@ export class Member {
       lease.missed = 0;
       this.#hasten(lease);
     });
-  }
-
-  #message(
-    { ahead }: Sender,
-    numbers: {
-      readonly keepMs: number;
-      readonly since: number;
-      readonly answered?: number;
-      readonly held?: number;
-      readonly fresh?: number;
-      readonly want?: number;
-      readonly demand?: number;
-      readonly waitedMs?: number;
-      readonly restMs?: number;
-    },
-  ): readonly string[] {
-    const { region, leaseMs, pool, clock } = this.#options;
-    this.#number += 1;
-    const number = this.#number;
-    const sent = ahead === undefined ? 0 : Math.max(0, Math.floor(clock.now() + ahead));
-    const none = {
-      number,
-      answered: 0,
-      sent,
-      held: 0,
-      fresh: 0,
-      want: 0,
-      demand: 0,
-      waitedMs: 0,
-      restMs: 0,
-    };
-    const times = { leaseMs: Math.ceil(leaseMs * DRIFT), gapMs: gapMs(this.#options), pool };
-    const id = this.#id;
-    return writeMessage({ ...none, ...numbers, ...times, id, region: encodeURIComponent(region) });
-  }
-
-  /**
-   * Whatever the ledger does, its reply is used, or counted as an outage. One that comes too late is none.
-   *
-   * @param failed called without a usable reply, with whether the message seemed too old
-   */
-  async #call(
-    sender: Sender,
-    key: string,
-    message: readonly string[],
-    replied: (reply: Reply) => void,
-    failed: (isLate: boolean) => void = () => {},
-  ): Promise<void> {
-    const { exchange, clock, pool } = this.#options;
-    const lateMs = clock.now() + patienceMs(this.#options);
-    try {
-      const text = await exchange(key, message);
-      const now = clock.now();
-      if (now >= lateMs) return;
-      const reply = readReply(text, pool);
-      sender.ahead = (reply.record === undefined ? reply.late : reply.record.last) - now;
-      this.#heard(sender, now);
-      if (reply.record !== undefined) replied(reply);
-      else failed(true);
-    } catch (error) {
-      if (clock.now() >= lateMs) return;
-      this.#lost(sender, error);
-      failed(false);
-    }
   }
 
   #replied(lease: Lease, { held, fresh, record }: Reply, sentMs: number): void {
@@ -442,7 +362,7 @@ export class Member {
     if (sentMs + leaseMs > clock.now()) {
       lease.rows = record.rows;
       // a promise does not grow: a greater one is new, and so is one that follows one that was due
-      const { number = 0, promised = 0 } = record.rows.find(({ id }) => id === this.#id) ?? {};
+      const { number = 0, promised = 0 } = record.rows.find(({ id }) => id === this.#home.id) ?? {};
       lease.answered = number;
       lease.rowMs = sentMs;
       const wasDue = waitedMs(lease, sentMs) >= gapMs(this.#options);
@@ -471,40 +391,7 @@ export class Member {
   }
 }
 
-/** After so long without a reply a message counts as lost. */
-function patienceMs({ everyMs, leaseMs }: MemberOptions): number {
-  return Math.min(2 * everyMs, leaseMs / 2);
-}
-
-/** What is promised may be used after so long: an interval of the slowest clock. */
-function gapMs({ everyMs }: MemberOptions): number {
-  return Math.ceil(DRIFT * everyMs);
-}
-
 /** For how long the member has known what is promised to it. */
 function waitedMs({ promisedMs }: Lease, now: number): number {
   return promisedMs === undefined ? 0 : Math.max(0, Math.floor(now - promisedMs));
-}
-
-interface Reply {
-  readonly held: number;
-  readonly fresh: number;
-  readonly record: LedgerRecord;
-}
-
-/** The message was not used; the time of the ledger. */
-interface LateReply {
-  readonly record?: undefined;
-  readonly late: number;
-}
-
-/** @throws TypeError if it is none */
-function readReply(text: string, pool: number): Reply | LateReply {
-  const [, first, second] = /^(\d+|late) (\d+)/.exec(text) ?? [];
-  const [held, fresh] = [Number(first), Number(second)];
-  if (first === "late" && fresh > 0) return { late: fresh };
-  if (fresh <= held && held <= pool) {
-    return { held, fresh, record: readLedger(text.slice(text.indexOf("\n") + 1)) };
-  }
-  throw new TypeError(`the home answered ${show(text)} to a region`);
 }

@@ -114,7 +114,7 @@ export class Region {
     }
   }
 
-  /** Returns what the reserve is for those who wait for the part; undefined if nobody does. */
+  /** Returns what the reserve is for those who wait for the part; undefined if none waits. */
   feedOf(part: Part): Feed | undefined {
     return this.#feeds.get(part);
   }

@@ -3,7 +3,7 @@
  *
  * All callers of a key wait in one line, that of the part. While one of them waits, the reserve is asked for what the
  * head of the line needs, in the store's own line and for one at a time. When it grants that, whoever is the head then goes
- * with it; the part may have served the others meanwhile. If nobody waits any more, the place in the store is given up.
+ * with it; the part may have served the others meanwhile. When no caller waits any more, the place in the store is given up.
  * So no caller waits in two lines, those of one process keep their order, and each is counted once.
  *
  * Where it is inexact: what the reserve does for the callers behind the head is not known. A call with a time-out that the
@@ -69,7 +69,7 @@ export class Feed {
   readonly #reserve: () => RemoteLimiter;
   readonly #lack: () => void;
   readonly #pauseMs: number;
-  /** Whether nobody waits any more: those who come later need another one. */
+  /** Whether no caller waits any more: those who come later need another one. */
   isOver = false;
   /** The place in the store's line, and what it is for. */
   #place = new AbortController();
@@ -108,7 +108,7 @@ export class Feed {
     });
   }
 
-  /** A caller has left. If nobody needs the place any more, it is given up. */
+  /** A caller has left. If no other needs the place, it is given up. */
   left(): void {
     const head = this.#head;
     if (head === undefined || !sameAmount(head.amount, this.#asked)) this.#place.abort();
@@ -127,7 +127,7 @@ export class Feed {
     return callers > 0 ? queue.head : undefined;
   }
 
-  /** Asks for the amount. Whatever the store does, it is asked again while somebody waits. */
+  /** Asks for the amount. Whatever the store does, it is asked again while a caller waits. */
   async #serve(amount: Amount): Promise<void> {
     const place = new AbortController();
     this.#isRefused = false;

@@ -83,7 +83,7 @@ test("end with the error on a fair limiter, too, at the latest when they are the
   assert.is(limiter.stats.waiting, 0);
 });
 
-test("a reservation that nobody awaits is cancelled if reset lets the new numbers overtake it", async () => {
+test("a reservation that no caller awaits is cancelled if reset lets the new numbers overtake it", async () => {
   const { clock, limiter } = used();
   const reservation = limiter.reserve(10);
   limiter.update(bucket(5));

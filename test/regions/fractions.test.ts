@@ -265,7 +265,7 @@ test("few requests: what chance does not explain is believed at once, what it do
   let now = 0;
   const demand = new Demand(1000, now);
   for (const [requests, expected] of rows) {
-    demand.askedFor(requests * 50, requests);
+    demand.asked(requests * 50, requests);
     now += 1000;
     demand.measure(now);
     assert.ok(Math.abs(demand.value / 5e7 - expected) < 0.01, `${demand.value} after ${requests}`);

@@ -385,7 +385,7 @@ test("diagnostics.refused: a call that is refused is published once", async () =
   assert.equal([isGranted, seen.length], [false, 1]);
 });
 
-test("diagnostics.cancelled: nothing of reservations that nobody has cancelled", async () => {
+test("diagnostics.cancelled: nothing of reservations that no caller has cancelled", async () => {
   const { clock, limiter } = await withLocal();
   await busy(limiter, clock, 4000);
   await clock.advance(1000);

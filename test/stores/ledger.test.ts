@@ -119,7 +119,7 @@ test("free parts that were used are fresh again when nothing of them matters any
   assert.equal(ledger.say("b", { held: 30, want: 90 }), { held: 90, fresh: 60 });
 });
 
-test("parts that were used are fresh when their member says, also if nobody has talked meanwhile", () => {
+test("parts that were used are fresh when their member says, also if no member has talked meanwhile", () => {
   const ledger = Ledger.shared();
   ledger.say("a", { held: 0, want: 0, restMs: 1000 });
   ledger.say("b", { held: 0, want: 0, restMs: 3000 });

@@ -1,0 +1,132 @@
+/**
+ * What a member says to the home, and how it takes the answers. Whatever the home does, its reply is used, or counted as an
+ * outage: one that lasts until no key fails any more. A reply that comes after `patienceMs` is none.
+ */
+import { show } from "../ground/check.ts";
+import {
+  type LedgerMessage,
+  type LedgerRecord,
+  readLedger,
+  writeMessage,
+} from "../stores/ledger.ts";
+import { DRIFT } from "./numbers.ts";
+import type { MemberOptions } from "./part.ts";
+
+/** Of a lease, or of the member as a whole: what the clock of its record shows beyond this one, ms, if that is known. */
+export interface Sender {
+  ahead: number | undefined;
+}
+
+export interface Reply {
+  readonly held: number;
+  readonly fresh: number;
+  readonly record: LedgerRecord;
+}
+
+/** The message was not used; the time of the ledger. */
+interface LateReply {
+  readonly record?: undefined;
+  readonly late: number;
+}
+
+const NONE = { answered: 0, held: 0, fresh: 0, want: 0, demand: 0, waitedMs: 0, restMs: 0 };
+/** What differs from message to message. */
+type Said = Pick<LedgerMessage, "since" | "keepMs"> & Partial<typeof NONE>;
+
+export class HomeLink {
+  readonly id = crypto.randomUUID().replaceAll("-", "").slice(0, 12);
+  /** Of the last message, whatever its key: a key that was forgotten and comes back goes on counting. */
+  number = 0;
+  readonly #options: MemberOptions;
+  readonly #answered: (now: number, beforeMs: number) => void;
+  /** When the home last answered in time. */
+  #answeredMs = -Infinity;
+  /** Those whose last message has failed. */
+  readonly #failing = new Set<Sender>();
+
+  /** @param answered called when the home has answered in time, with when it did before */
+  constructor(options: MemberOptions, answered: (now: number, beforeMs: number) => void) {
+    this.#options = options;
+    this.#answered = answered;
+  }
+
+  /**
+   * Sends a message.
+   *
+   * @param failed called without a usable reply, with whether the message seemed too old
+   */
+  async send(
+    sender: Sender,
+    key: string,
+    said: Said,
+    replied: (reply: Reply) => void,
+    failed: (isLate: boolean) => void,
+  ): Promise<void> {
+    const { exchange, clock, pool } = this.#options;
+    const lateMs = clock.now() + patienceMs(this.#options);
+    try {
+      const text = await exchange(key, this.#message(sender, said));
+      const now = clock.now();
+      if (now >= lateMs) return;
+      const reply = readReply(text, pool);
+      sender.ahead = (reply.record === undefined ? reply.late : reply.record.last) - now;
+      this.forget(sender);
+      if (this.#failing.size === 0) this.#options.stats.answered();
+      const beforeMs = this.#answeredMs;
+      this.#answeredMs = now;
+      this.#answered(now, beforeMs);
+      if (reply.record !== undefined) replied(reply);
+      else failed(true);
+    } catch (error) {
+      if (clock.now() >= lateMs) return;
+      this.lost(sender, error);
+      failed(false);
+    }
+  }
+
+  /** Counts a message that has failed. */
+  lost(sender: Sender, cause: unknown): void {
+    this.#failing.add(sender);
+    this.#options.stats.lost(cause);
+  }
+
+  /** The sender sends no more, or has an answer. */
+  forget(sender: Sender): void {
+    this.#failing.delete(sender);
+  }
+
+  #message({ ahead }: Sender, said: Said): readonly string[] {
+    const { region, leaseMs, pool, clock } = this.#options;
+    const sent = ahead === undefined ? 0 : Math.max(0, Math.floor(clock.now() + ahead));
+    this.number += 1;
+    return writeMessage({
+      ...{ ...NONE, ...said, sent, pool },
+      id: this.id,
+      region: encodeURIComponent(region),
+      number: this.number,
+      leaseMs: Math.ceil(leaseMs * DRIFT),
+      gapMs: gapMs(this.#options),
+    });
+  }
+}
+
+/** After so long without a reply a message counts as lost. */
+export function patienceMs({ everyMs, leaseMs }: MemberOptions): number {
+  return Math.min(2 * everyMs, leaseMs / 2);
+}
+
+/** What is promised may be used after so long: an interval of the slowest clock. */
+export function gapMs({ everyMs }: MemberOptions): number {
+  return Math.ceil(DRIFT * everyMs);
+}
+
+/** @throws TypeError if it is none */
+function readReply(text: string, pool: number): Reply | LateReply {
+  const [, first, second] = /^(\d+|late) (\d+)/.exec(text) ?? [];
+  const [held, fresh] = [Number(first), Number(second)];
+  if (first === "late" && fresh > 0) return { late: fresh };
+  if (fresh <= held && held <= pool) {
+    return { held, fresh, record: readLedger(text.slice(text.indexOf("\n") + 1)) };
+  }
+  throw new TypeError(`the home answered ${show(text)} to a region`);
+}
