@@ -1,31 +1,13 @@
 /** What attackers have found in the reserve in a region's store. */
-import { fixedWindow, type Policies, tokenBucket } from "smooth-limiter";
-import { RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
+import { fixedWindow, tokenBucket } from "smooth-limiter";
+import { RegionalLimiter } from "smooth-limiter/regions";
 import type { Store } from "smooth-limiter/store";
-import { FakeClock, memoryStore } from "smooth-limiter/testing";
+import { memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import { nameOf, withLocal } from "../support/regions/with-local.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("regions, places in the line of the reserve");
-
-const bucket: Policies = tokenBucket({ capacity: 300, refill: 300, everyMs: 1000 });
-
-/** A region with a store of its own, on a home that is 10 s old. Its reserve has 10 a second. */
-async function withLocal(options: Partial<RegionalOptions> = {}, policy = bucket) {
-  const clock = new FakeClock();
-  const [home, local] = [memoryStore({ clock }), memoryStore({ clock })];
-  const all = { home, local, clock, region: "eu", regions: ["eu", "us", "asia"], ...options };
-  const limiter = RegionalLimiter.create("limit", policy, all);
-  await limiter.peek();
-  await clock.advance(10_000);
-  return { clock, home, local, limiter, all };
-}
-
-const nameOf = (call: Promise<unknown>) =>
-  call.then(
-    (value) => `${value}`,
-    (error: Error) => error.name,
-  );
 
 test("a caller that comes back a microtask after it was served is served by the reserve again", async () => {
   const { clock, home, limiter } = await withLocal();

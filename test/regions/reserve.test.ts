@@ -3,7 +3,6 @@ import { getEventListeners } from "node:events";
 import {
   diagnostics,
   fixedWindow,
-  type Policies,
   QueueFullError,
   slidingWindow,
   tokenBucket,
@@ -13,41 +12,17 @@ import { RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
 import type { Store } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import {
+  bucket,
+  busy,
+  drain,
+  nameOf,
+  type Regional,
+  withLocal,
+} from "../support/regions/with-local.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("regions, the reserve in a store");
-
-const bucket: Policies = tokenBucket({ capacity: 300, refill: 300, everyMs: 1000 });
-
-/** A region with a store of its own, on a home that is 10 s old. Its reserve has 10 a second. */
-async function withLocal(options: Partial<RegionalOptions> = {}, policy = bucket) {
-  const clock = new FakeClock();
-  const [home, local] = [memoryStore({ clock }), memoryStore({ clock })];
-  const all = { home, local, clock, region: "eu", regions: ["eu", "us", "asia"], ...options };
-  const limiter = RegionalLimiter.create("limit", policy, all);
-  await limiter.peek();
-  await clock.advance(10_000);
-  return { clock, home, local, limiter };
-}
-
-type Regional = Awaited<ReturnType<typeof withLocal>>["limiter"];
-
-async function busy(limiter: Regional, clock: FakeClock, ms: number): Promise<void> {
-  for (let t = 0; t < ms; t += 50) {
-    for (let i = 0; i < 20; i++) await limiter.tryAcquire();
-    await clock.advance(50);
-  }
-}
-
-async function drain(limiter: Regional): Promise<void> {
-  while (await limiter.tryAcquire());
-}
-
-const nameOf = (call: Promise<unknown>) =>
-  call.then(
-    (value) => `${value}`,
-    (error: Error) => error.name,
-  );
 
 /** Counts what has been granted and refused since. */
 function since(limiter: Regional) {
