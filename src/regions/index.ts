@@ -86,17 +86,14 @@ export const RegionalLimiter = class RegionalLimiter extends PartLimiter {
   private constructor(made: typeof CREATE, region: Region) {
     checkCreated("RegionalLimiter", made);
     super(region, undefined);
-    this.#region = region;
   }
 
-  readonly #region: Region;
-
   for(key: string): PartLimiter {
-    return new PartLimiter(this.#region, checkKey("key", key));
+    return new PartLimiter(this.region, checkKey("key", key));
   }
 
   /** Gives the parts of all keys back to the home, and ends the calls that wait. */
   override async close(): Promise<void> {
-    await this.#region.close();
+    await this.region.close();
   }
 } as unknown as RegionalLimiterClass;

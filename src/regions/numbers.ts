@@ -36,6 +36,8 @@ export interface Numbers {
   readonly rests: boolean;
   /** How long the state of a part may matter: a piece is fresh after that, ms. */
   readonly keepMs: number;
+  /** Under one policy: the largest request so far that the largest part can grant, so that it need not be asked again. */
+  fits: number;
 }
 
 /** @param base the fraction of a part that has nothing on lease */
@@ -50,6 +52,7 @@ export function numbersOf(policies: PolicyList, base: number): Numbers {
     needs: Math.max(...list.map(needsOf)),
     rests: list.some(hasInstants),
     keepMs: keepMsOf(list),
+    fits: 0,
   };
 }
 

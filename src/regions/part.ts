@@ -1,7 +1,7 @@
 /** A member's part of the limit of one key: a local limiter over a fraction of the policies. */
 import type { Policy } from "../algorithms/algorithm.ts";
 import type { ShareOptions, WaitOptions } from "../api/limiter-api.ts";
-import type { CallOrder, CheckedOptions } from "../api/options.ts";
+import type { CheckedOptions } from "../api/options.ts";
 import type { OutageStats } from "../api/outage-stats.ts";
 import type { CallStats } from "../api/stats.ts";
 import type { Clock, Timer } from "../ground/clock.ts";
@@ -9,7 +9,7 @@ import { diagnostics } from "../ground/diagnostics.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "../local/queueing-limiter.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
-import { FIFO, orderIn } from "../queue/order.ts";
+import { FIFO, type Order } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import { type Exchange, WHOLE } from "../stores/ledger.ts";
 import type { PolicyList } from "../stores/policies.ts";
@@ -43,7 +43,7 @@ export interface MemberOptions {
   readonly clock: Clock;
   readonly maxWaiting: number;
   readonly onFull: CheckedOptions["onFull"];
-  readonly order: CallOrder | undefined;
+  readonly order: Order;
   readonly stats: OutageStats;
 }
 
@@ -97,7 +97,7 @@ export class Part implements Validity, Clock {
   }
 
   get queue(): PermitQueue {
-    this.#queue ??= new PermitQueue(this.#time, this.#state, orderIn(this.#options));
+    this.#queue ??= new PermitQueue(this.#time, this.#state, this.#options.order);
     return this.#queue;
   }
 
@@ -133,7 +133,7 @@ export class Part implements Validity, Clock {
   /** Returns how long a call that is made now would wait, ms; `Infinity` if there is no room, or it is not known. */
   waitMs(permits: Permits, options: ShareOptions | undefined): number {
     const amount = this.#state.amount(permits);
-    const fairEntry = orderIn(this.#options).entryOf(options, amount);
+    const fairEntry = this.#options.order.entryOf(options, amount);
     return this.queue.look(amount, this.#options.maxWaiting, fairEntry).waitMs;
   }
 
@@ -155,13 +155,13 @@ export class Part implements Validity, Clock {
   /** Takes the permits if they can be used now; a refusal is not counted, since the caller is asked elsewhere then. */
   grants(permits: Permits, options?: ShareOptions): boolean {
     const amount = this.#state.amount(permits);
-    const order = orderIn(this.#options);
+    const { order, stats } = this.#options;
     const fairEntry = order.entryOf(options, amount);
     const isGranted =
       this.#queue === undefined && order === FIFO
         ? this.#takes(amount)
         : this.queue.grant(amount, fairEntry);
-    if (isGranted) this.#options.stats.counts.granted += 1;
+    if (isGranted) stats.counts.granted += 1;
     return isGranted;
   }
 
@@ -174,15 +174,18 @@ export class Part implements Validity, Clock {
 
   /** @throws TypeError or RangeError if these are not the options of a call */
   check(permits: Permits, options: ShareOptions): void {
-    orderIn(this.#options).entryOf(options, this.#state.amount(permits));
+    this.#options.order.entryOf(options, this.#state.amount(permits));
   }
 
   /** Counts a request as demand. @throws PermitsExceedCapacityError if no part can ever grant it */
   asked(permits: Permits): void {
-    const { largest } = this.#options;
+    const { largest, numbers } = this.#options;
     const amount = largest.amount(permits);
-    if (largest.earliest(0, amount) === Infinity) throw largest.excess(0, amount);
-    this.demand.asked(mostOf(amount, this.#options.numbers.rates));
+    if (!(typeof amount === "number" && amount <= numbers.fits)) {
+      if (largest.earliest(0, amount) === Infinity) throw largest.excess(0, amount);
+      if (typeof amount === "number") numbers.fits = amount;
+    }
+    this.demand.asked(mostOf(amount, numbers.rates));
   }
 
   /** Whether no caller or reservation waits. */

@@ -34,7 +34,9 @@ export class Region {
   readonly stats: OutageStats;
   readonly #options: MemberOptions;
   readonly #declared: PolicyList;
-  readonly #parts = new Map<string | undefined, Part>();
+  /** Of the limiter without a key, and of the keys. */
+  readonly #whole: Part;
+  readonly #parts = new Map<string, Part>();
   readonly #feeds = new Map<Part, Feed>();
   readonly #openReserve: ((policies: PolicyList) => KeyedRemoteLimiter) | undefined;
   #local: KeyedRemoteLimiter | undefined;
@@ -44,7 +46,7 @@ export class Region {
   constructor(name: string, policies: Policies, options: RegionalOptions) {
     this.name = checkName(name);
     this.stats = new OutageStats(name);
-    const { home, local, prefix = "l:", order } = options;
+    const { home, local, prefix = "l:" } = options;
     const { region, weights, reserve, everyMs, leaseMs } = checkRegionalOptions(options);
     this.everyMs = everyMs;
     const listed = listPolicies(policies);
@@ -53,7 +55,8 @@ export class Region {
     this.#declared = listed;
     const whole = allOnGrid(listed);
     const { names, list } = whole;
-    this.isFair = orderIn({ order }) !== FIFO;
+    const order = orderIn(options);
+    this.isFair = order !== FIFO;
     const { maxWaiting, onFull, clock } = checkLimiterOptions({ ...pick(options), name });
     const reserved = reserve / weights.size;
     const base = local === undefined ? reserved : 0;
@@ -86,6 +89,7 @@ export class Region {
     };
     this.onFull = onFull;
     this.member = new Member(this.#options);
+    this.#whole = new Part(undefined, this.#options);
   }
 
   reserve(key: string | undefined): RemoteLimiter | undefined {
@@ -93,6 +97,7 @@ export class Region {
   }
 
   partOf(key: string | undefined): Part {
+    if (key === undefined) return this.#whole;
     const known = this.#parts.get(key);
     if (known !== undefined) return known;
     this.#sweep();
@@ -109,7 +114,7 @@ export class Region {
       if (oldest === undefined) return;
       const [key, part] = oldest;
       this.#parts.delete(key);
-      const isKept = key === undefined || this.member.isHot(part) || !part.isForgettable(now);
+      const isKept = this.member.isHot(part) || !part.isForgettable(now);
       if (isKept) this.#parts.set(key, part);
     }
   }
@@ -126,7 +131,7 @@ export class Region {
     const whole = allOnGrid(listed);
     this.#options.numbers = numbersOf(whole, this.#options.base);
     this.#options.largest.resize(0, partsOf(whole.list, this.#most), 0);
-    for (const part of this.#parts.values()) part.renumber();
+    for (const part of [this.#whole, ...this.#parts.values()]) part.renumber();
     this.member.renumber();
     if (this.#local === undefined) return;
     // it goes on with the permits that are used in the store; calls that are under way end as they would have
@@ -148,12 +153,13 @@ export class Region {
   }
 
   dismiss(key: string | undefined): void {
-    this.#parts.get(key)?.dismiss(new LimiterClosedError(this.name));
+    const part = key === undefined ? this.#whole : this.#parts.get(key);
+    part?.dismiss(new LimiterClosedError(this.name));
   }
 
   async close(): Promise<void> {
     const closed = this.member.close();
-    for (const key of this.#parts.keys()) this.dismiss(key);
+    for (const key of [undefined, ...this.#parts.keys()]) this.dismiss(key);
     await Promise.all([closed, this.#local?.close()]);
   }
 }

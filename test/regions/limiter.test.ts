@@ -356,6 +356,20 @@ test("other numbers apply to the parts that the process holds, and to its reserv
   assert.is(await granted(limiter, 200), 100);
 });
 
+test("a request that fitted the limit is an error after update has made it too large, and no more when that is undone", async () => {
+  const { limiter } = open({ reserve: 1 });
+  const isTooLarge = () =>
+    limiter.tryAcquire(100).then(
+      () => false,
+      (error) => error instanceof PermitsExceedCapacityError,
+    );
+  assert.is(await isTooLarge(), false);
+  await limiter.update(tokenBucket({ capacity: 30, refill: 30, everyMs: 1000 }));
+  assert.is(await isTooLarge(), true);
+  await limiter.resetPolicies();
+  assert.is(await isTooLarge(), false);
+});
+
 test("a key that only its reserve has served follows update, also after hours", async () => {
   const of = (capacity: number) => tokenBucket({ capacity, refill: 1, everyMs: 1000 });
   const { limiter, clock, home } = open({ reserve: 0.375 }, of(64));
