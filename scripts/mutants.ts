@@ -32,6 +32,7 @@ const testsOf = {
     /^test\/(fair|remote\/fair)\/|^test\/(concurrency\/(fair|leased\/fair-leases)|local\/on-full)\./,
   "src/combine":
     /^test\/(combine\/|(concurrency\/(fair|slots|adaptive|leased\/fair-leases)|fair\/limiters|api\/stats|testing\/memory-store)\.)/,
+  "src/regions": /^test\/regions\//,
   "gateway/src/pipeline": SERVERLESS,
   "gateway/src/compiled": SERVERLESS,
 };

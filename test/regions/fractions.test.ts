@@ -10,7 +10,7 @@ import {
   tokenBucket,
 } from "../../src/index.ts";
 import { Demand } from "../../src/regions/demand.ts";
-import { divide } from "../../src/regions/division.ts";
+import { divide, isLacked } from "../../src/regions/division.ts";
 import { waterFill } from "../../src/regions/water-fill.ts";
 import { seeded, World } from "../support/regions/world.ts";
 import { isTried, suite } from "../support/suite.ts";
@@ -30,6 +30,8 @@ test("water filling: rows of a pool, demands, weights and parts", () => {
     [90, [5], [1], [90]],
     [90, [1000, 20], [1e-9, 1e9], [70, 20]],
     [90, [1000, 1000], [1e-20, 1e9], [90e-29, 90]],
+    // full in the order of demand for each width: 10 / 4, then 8 / 1
+    [20, [8, 10, 30], [1, 4, 2], [10 / 3, 10, 20 / 3]],
     [0, [5, 5], [1, 1], [0, 0]],
     [90, [], [], []],
   ];
@@ -69,6 +71,27 @@ test("a member gives away what others lack, in proportion to its excess, and no 
   // what is held beyond the pool is given back, although nobody lacks it
   const both = rows.slice(0, 2).map((one) => ({ ...one, held: 90_000, want: 90_000 }));
   for (const me of both) assert.is(divide(both, me, 90_000, weights).excess, 45_000);
+  // the processes of a region divide its weight
+  const three = ["eu", "eu", "us"].map((region, i) => ({
+    ...row,
+    ...{ id: String(i), region, held: 0, want: 90_000, demand: 90_000 },
+  }));
+  const targets = three.map((me) => divide(three, me, 80_000, weights).target);
+  assert.equal(targets, [20_000, 20_000, 40_000]);
+  // what others lack is worth a message if it is a hundredth of what this one has, or a tenth of what they have
+  const lacks = (held: number, lack: number, other: number) => {
+    const me = { ...row, id: "a", region: "eu", held, want: held, demand: held - lack };
+    const it = { ...row, id: "b", region: "us", held: other - lack, want: other, demand: other };
+    return divide([me, it], me, held + other - lack, weights).excess;
+  };
+  assert.is(lacks(50_000, 400, 50_000), 0);
+  assert.is(lacks(50_000, 600, 50_000), 600);
+  assert.is(lacks(50_000, 100, 500), 100);
+  // what is on its way to a member is its own
+  const coming = { ...row, id: "b", region: "us", held: 0, want: 100, demand: 100 };
+  assert.is(isLacked([coming], "a"), true);
+  assert.is(isLacked([coming], "b"), false);
+  assert.is(isLacked([{ ...coming, held: 20, gift: 30, promised: 50 }], "a"), false);
 });
 
 /** Each region asks that many times a second, for that long. @returns what each was granted */
