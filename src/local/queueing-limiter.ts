@@ -32,8 +32,12 @@ import { LocalCaller } from "../queue/local-caller.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
-import { GrantedReservation, QueuedReservation } from "../queue/reservation.ts";
-import { UNKNOWN } from "../queue/supply.ts";
+import {
+  type CheckedAccount,
+  GrantedReservation,
+  QueuedReservation,
+} from "../queue/reservation.ts";
+import { known, UNKNOWN } from "../queue/supply.ts";
 import type { Waiter } from "../queue/waiter.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
@@ -158,8 +162,9 @@ export class QueueingLimiter implements Combinable, Counted {
     permits: Permits,
     sequence?: RequestSequence,
     options?: ShareOptions,
+    account?: CheckedAccount,
   ): LocalReservation {
-    return this.#reserve(permits, options, sequence, true);
+    return this.#reserve(permits, options, sequence, true, account);
   }
 
   #reserve(
@@ -167,11 +172,12 @@ export class QueueingLimiter implements Combinable, Counted {
     options: ShareOptions | undefined,
     sequence?: RequestSequence,
     isAwaited = false,
+    account: CheckedAccount = this.#queue,
   ): LocalReservation {
     const amount = this.#queue.supply.amount(permits);
     const fairEntry = this.#queue.order.entryOf(options, amount);
     if (this.#grants(amount, fairEntry, sequence?.since)) {
-      return new GrantedReservation(this.#queue, permits, amount);
+      return new GrantedReservation(account, permits, amount);
     }
     this.#mayWait(amount, fairEntry);
     if (sequence !== undefined) sequence.since = Math.min(sequence.since, this.#queue.last);
@@ -182,6 +188,7 @@ export class QueueingLimiter implements Combinable, Counted {
       amount,
       fairEntry,
       isAwaited,
+      account,
     );
   }
 
@@ -201,7 +208,7 @@ export class QueueingLimiter implements Combinable, Counted {
     const refusal = this.#look(amount, fairEntry);
     // the look has refused those who were in front, and cannot be in time any more
     if (refusal.allowed) return this.#decide(permits, options, isReported);
-    if (isReported) this.#callStats.refused(amount, "too-long", () => refusal);
+    if (isReported) this.#callStats.refused(amount, "too-long", () => known(refusal));
     return refusal;
   }
 
@@ -289,6 +296,7 @@ export class QueueingLimiter implements Combinable, Counted {
     reason: RefusedMessage["reason"] = "too-long",
   ): void {
     // how long the wait would be if there were room
-    this.#callStats.refused(amount, reason, () => this.#queue.look(amount, Infinity, fairEntry));
+    const because = () => known(this.#queue.look(amount, Infinity, fairEntry));
+    this.#callStats.refused(amount, reason, because);
   }
 }

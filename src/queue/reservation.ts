@@ -6,13 +6,20 @@ import { atLeastZero } from "../ground/check.ts";
 import { toMillis } from "../ground/clock.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../ground/permits.ts";
+import type { PolicyState } from "../stores/state/one.ts";
 import type { PermitQueue } from "./permit-queue.ts";
+import { UNKNOWN } from "./supply.ts";
 import { Waiter } from "./waiter.ts";
 
 /** Where the difference between the reserved and the used permits is charged or refunded. */
 export interface Account {
   charge(amount: Amount): void;
   refund(amount: Amount): void;
+}
+
+/** That of a reservation in this process: most often its queue. */
+export interface CheckedAccount extends Account {
+  readonly supply: Pick<PolicyState, "amount">;
 }
 
 /**
@@ -42,6 +49,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   readonly permits: Permits;
   readonly waitMs: number;
   readonly #queue: PermitQueue;
+  readonly #account: CheckedAccount;
   readonly #callStats: CallStats;
   /** How long it has waited until it could be used, ms. */
   #outcome: number | "waiting" | "cancelled" = "waiting";
@@ -60,12 +68,15 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     amount: Amount,
     fairEntry: FairEntry<Waiter> | undefined,
     isAwaited: boolean,
+    account: CheckedAccount,
   ) {
     super(queue.last, amount, undefined, fairEntry);
     this.#queue = queue;
+    this.#account = account;
     this.#callStats = callStats;
     this.permits = permits;
-    this.waitMs = toMillis(queue.estimate(amount, fairEntry).instant - this.asked);
+    const { instant } = queue.estimate(amount, fairEntry);
+    this.waitMs = instant < UNKNOWN ? toMillis(instant - this.asked) : Infinity;
     callStats.granted(amount, this.waitMs * 1000);
     this.#taken = amount;
     if (isAwaited) {
@@ -112,7 +123,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
         combine(this.amount, used, (was, is = was) => Math.min(was, is)),
       );
     } else {
-      this.#taken = correct(this.#queue, this.#taken, used);
+      this.#taken = correct(this.#account, this.#taken, used);
     }
   }
 
@@ -169,12 +180,12 @@ export class QueuedReservation extends Waiter implements LocalReservation {
 export class GrantedReservation implements LocalReservation {
   readonly permits: Permits;
   readonly waitMs = 0;
-  readonly #queue: PermitQueue;
+  readonly #account: CheckedAccount;
   #taken: Amount;
 
-  constructor(queue: PermitQueue, permits: Permits, amount: Amount) {
+  constructor(account: CheckedAccount, permits: Permits, amount: Amount) {
     this.permits = permits;
-    this.#queue = queue;
+    this.#account = account;
     this.#taken = amount;
   }
 
@@ -188,8 +199,8 @@ export class GrantedReservation implements LocalReservation {
   }
 
   settle(actual: Permits): void {
-    const used = this.#queue.supply.amount(actual, atLeastZero);
-    this.#taken = correct(this.#queue, this.#taken, used);
+    const used = this.#account.supply.amount(actual, atLeastZero);
+    this.#taken = correct(this.#account, this.#taken, used);
   }
 
   undo(): void {

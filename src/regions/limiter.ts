@@ -7,7 +7,12 @@ import type {
   TryOptions,
   WaitOptions,
 } from "../api/limiter-api.ts";
-import { checkTryOptions, checkWaitOptions, isTryOptions } from "../api/options.ts";
+import {
+  checkShareOptions,
+  checkTryOptions,
+  checkWaitOptions,
+  isTryOptions,
+} from "../api/options.ts";
 import type { RemoteStats, StoreState } from "../api/outage-stats.ts";
 import {
   asParticipant,
@@ -22,18 +27,17 @@ import {
   PermitsExceedCapacityError,
   StoreUnavailableError,
 } from "../ground/errors.ts";
-import type { Permits } from "../ground/permits.ts";
+import type { Amount, Permits } from "../ground/permits.ts";
 import { AT_ONCE } from "../local/queueing-limiter.ts";
-import { UNKNOWN } from "../queue/supply.ts";
+import { known } from "../queue/supply.ts";
 import type { Policies } from "../stores/policies.ts";
 import type { Part } from "./part.ts";
 import type { Region } from "./region.ts";
+import { RegionalReservation } from "./reservation.ts";
 
 /** One promise is enough for all calls, because it never changes. */
 const GRANTED = Promise.resolve(true);
 const REFUSED = Promise.resolve(false);
-/** A wait of this many ms or more is not known. */
-const UNKNOWN_MS = UNKNOWN / 1e6;
 
 /** The limiter of one region, for one key or for the limit without a key. */
 export class PartLimiter implements RemoteLimiter {
@@ -55,7 +59,10 @@ export class PartLimiter implements RemoteLimiter {
 
   /** The part of the limit that this region may use now, from 0 to 1; without what it has in a store. */
   get fraction(): number {
-    return this.#part.fraction;
+    const part = this.#part;
+    part.now();
+    this.#end(part);
+    return part.fraction;
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
@@ -72,7 +79,7 @@ export class PartLimiter implements RemoteLimiter {
         const current = this.#open();
         return this.#waits(current, permits, current.limiter.acquire(permits, options));
       };
-      if (!this.#mustBeAtOnce(part, permits, options)) return wait();
+      if (part.hasRoom(permits) || !(part.isIdle || this.region.onFull === "reject")) return wait();
       const asked = this.#fromReserve(reserve, permits, false, options?.signal);
       return asked.then((isGranted) => (isGranted ? 0 : wait()));
     });
@@ -108,8 +115,8 @@ export class PartLimiter implements RemoteLimiter {
       const { timeoutMs = Infinity } = options;
       const waitMs = part.waitMs(permits, options);
       // what is not known may still be in time
-      const mayWait = waitMs <= timeoutMs || (waitMs >= UNKNOWN_MS && timeoutMs > 0);
-      if (waitMs === Infinity || !mayWait) return this.#tryReserve(reserve, permits, options);
+      const isInTime = waitMs <= timeoutMs || (waitMs === Infinity && timeoutMs > 0);
+      if (!isInTime || !part.hasRoom(permits)) return this.#tryReserve(reserve, permits, options);
     }
     return this.#waits(part, permits, part.limiter.tryAcquire(permits, options));
   }
@@ -151,12 +158,6 @@ export class PartLimiter implements RemoteLimiter {
     return isGranted;
   }
 
-  /** Whether the call would be refused in the part's line. */
-  #mustBeAtOnce(part: Part, permits: Permits, options: ShareOptions | undefined): boolean {
-    const mayWait = !part.isIdle && this.region.onFull !== "reject";
-    return !mayWait && part.waitMs(permits, options) === Infinity;
-  }
-
   reserve(permits: Permits = 1, options?: ShareOptions): Promise<Reservation> {
     return this[reserveAwaited](permits, undefined, options);
   }
@@ -168,25 +169,29 @@ export class PartLimiter implements RemoteLimiter {
     options?: ShareOptions,
   ): Promise<Reservation> {
     return this.#try(async () => {
+      checkShareOptions(options);
       const part = this.#open(permits, options);
       const reserve = this.#reserve;
-      if (reserve !== undefined && this.#mustBeAtOnce(part, permits, options)) {
+      if (reserve !== undefined && part.waitMs(permits, options) > 0 && !part.hasRoom(permits)) {
         const made = await this.#reserveThere(reserve, permits);
         if (made !== undefined) return made;
       }
       const current = this.#open();
-      const reservation = current.limiter[reserveAwaited](permits, sequence, options);
+      const reservation = new RegionalReservation(
+        current.queue.supply,
+        (account) => current.limiter[reserveAwaited](permits, sequence, options, account),
+        (verb, amount) => this.#pay(this.#part, verb, amount),
+        () => this.region.feedOf(current)?.changed(),
+      );
       if (reservation.waitMs === 0) return reservation;
-      let isServed = false;
       const ready = this.#waits(current, permits, reservation.ready()).then(() => {
-        isServed = true;
+        reservation.waitMs = 0;
       });
       // rejected where it is cancelled: by the caller, or by `close`
-      const looked = reserve && this.region.feed(current).looked();
       ready.catch(() => {});
+      const looked = reserve && this.region.feed(current).looked();
       if (looked !== undefined) await Promise.race([looked, ready]);
-      // in its queue a wait that is not known is a number
-      return Object.assign(reservation, { waitMs: isServed ? 0 : finite(reservation).waitMs });
+      return reservation;
     });
   }
 
@@ -221,8 +226,8 @@ export class PartLimiter implements RemoteLimiter {
     return {
       slot,
       steps: {
-        check: async (...request) => (await steps.check(...request)).map(known),
-        take: async (...request) => (await steps.take(...request)).map(known),
+        check: async (...request) => (await steps.check(...request)).map(shown),
+        take: async (...request) => (await steps.take(...request)).map(shown),
       },
       isFair: this.region.isFair,
       refused: (permits) => {
@@ -235,12 +240,13 @@ export class PartLimiter implements RemoteLimiter {
 
   decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
     return this.#try(async () => {
+      checkShareOptions(options);
       const part = this.#open(permits, options);
       const decision = await this.#decide(part, permits, options);
       if (decision.allowed) return decision;
       this.#lack();
       // counts the refusal, unless the part has permits by now
-      return finite(sooner(this.#open().limiter.decide(permits, options), decision));
+      return known(sooner(this.#open().limiter.decide(permits, options), decision, true));
     });
   }
 
@@ -250,41 +256,46 @@ export class PartLimiter implements RemoteLimiter {
     if (own.allowed || this.#reserve === undefined) return own;
     const other = await this.#there(this.#reserve.decide(permits));
     if (other?.allowed) this.region.stats.counts.granted += 1;
-    return sooner(own, other);
+    return sooner(own, other, part.isIdle);
   }
 
   peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
-    return this.#try(async () => finite(await this.#look(this.#open(), permits, options)));
+    return this.#try(async () => known(await this.#look(this.#open(), permits, options)));
   }
 
   async #look(part: Part, permits: Permits, options?: ShareOptions): Promise<Decision> {
     const own = part.limiter.peek(permits, options);
     if (own.allowed || this.#reserve === undefined) return own;
-    return sooner(own, await this.#there(this.#reserve.peek(permits)));
+    return sooner(own, await this.#there(this.#reserve.peek(permits)), part.isIdle);
   }
 
   charge(permits: Permits): Promise<void> {
-    return this.#try(() => this.#pay(this.#open(permits), (limiter) => limiter.charge(permits)));
+    return this.#try(() => {
+      const part = this.#open(permits);
+      return this.#pay(part, "charge", part.queue.checked(permits));
+    });
   }
 
   refund(permits: Permits): Promise<void> {
-    return this.#try(() => this.#pay(this.#open(), (limiter) => limiter.refund(permits)));
+    return this.#try(() => {
+      const part = this.#open();
+      return this.#pay(part, "refund", part.queue.checked(permits));
+    });
   }
 
   /** Without a part the reserve pays, if it is large enough: a debt of no part would be there for ever. */
-  async #pay(
-    part: Part,
-    pay: (limiter: Part["limiter"] | RemoteLimiter) => void | Promise<void>,
-  ): Promise<void> {
+  async #pay(part: Part, verb: "charge" | "refund", amount: Amount): Promise<void> {
     const reserve = part.fraction === 0 ? this.#reserve : undefined;
-    const paid = reserve && (await this.#there(Promise.resolve(pay(reserve)).then(() => true)));
-    if (paid !== true) await pay(part.limiter);
+    const paid =
+      reserve && (await this.#there(reserve[verb](part.permitsOf(amount)).then(() => true)));
+    if (paid !== true) part.queue[verb](amount);
   }
 
   pause(ms: number): Promise<void> {
     return this.#try(async () => {
       this.#open().limiter.pause(ms);
       await this.#reserve?.pause(ms);
+      this.#renew();
     });
   }
 
@@ -292,8 +303,13 @@ export class PartLimiter implements RemoteLimiter {
     return this.#try(async () => {
       this.#open().limiter.reset();
       await this.#reserve?.reset();
-      this.region.feedOf(this.#part)?.renew();
+      this.#renew();
     });
+  }
+
+  /** What the reserve has promised the head of the line does not hold any more. */
+  #renew(): void {
+    this.region.feedOf(this.#part)?.renew();
   }
 
   /** Gives this process other numbers; the other processes keep theirs until `update` is called there. */
@@ -308,7 +324,7 @@ export class PartLimiter implements RemoteLimiter {
   resetPolicies(): Promise<void> {
     return this.#try(async () => {
       this.#open();
-      this.region.update();
+      this.region.resetPolicies();
     });
   }
 
@@ -331,16 +347,21 @@ export class PartLimiter implements RemoteLimiter {
     return this.close();
   }
 
-  /** Checks that the limiter is open, ends a lease that is over, and counts a request as demand, if its options are right. */
+  /** Checks that the limiter is open, and counts a request as demand, if its options are right. */
   #open(permits?: Permits, options?: ShareOptions): Part {
     const { member, name } = this.region;
     if (member.isClosed) throw new LimiterClosedError(name);
     member.greet();
     const part = this.#part;
-    if (part.isLapsed) member.lapse(part);
+    this.#end(part);
     if (options !== undefined && permits !== undefined) part.check(permits, options);
     if (permits !== undefined) part.asked(permits);
     return part;
+  }
+
+  /** Ends a lease that is over. */
+  #end(part: Part): void {
+    if (part.isLapsed) this.region.member.lapse(part);
   }
 
   /** Counts the caller among those that wait, in a part that lacks permits. */
@@ -350,7 +371,7 @@ export class PartLimiter implements RemoteLimiter {
     if (this.#reserve === undefined) {
       region.member.lack(part);
     } else {
-      const left = () => region.feedOf(part)?.left();
+      const left = () => region.feedOf(part)?.changed();
       answer.then(left, left);
       region.feed(part);
     }
@@ -386,17 +407,17 @@ function mayWait(error: unknown): boolean {
   return error instanceof PermitsExceedCapacityError || error instanceof StoreUnavailableError;
 }
 
-/** Returns the decision with the shorter wait. */
-function sooner(own: Decision, other: Decision | undefined): Decision {
+/**
+ * Returns the decision with the shorter wait.
+ *
+ * @param isHead whether no caller waits: behind others it is not known what the reserve will do
+ */
+function sooner(own: Decision, other: Decision | undefined, isHead: boolean): Decision {
   if (own.allowed || other === undefined) return own;
+  if (!other.allowed && !isHead) return { ...other, waitMs: own.waitMs };
   return other.allowed || other.waitMs <= own.waitMs ? other : own;
 }
 
-function known(check: Check): Check {
-  return { ...check, decision: finite(check.decision) };
-}
-
-/** It is not known when a request can be granted that depends on other regions: as far as is known, never. */
-function finite<T extends { readonly waitMs: number }>(answer: T): T {
-  return answer.waitMs < UNKNOWN_MS ? answer : { ...answer, waitMs: Infinity };
+function shown(check: Check): Check {
+  return { ...check, decision: known(check.decision) };
 }

@@ -1,4 +1,4 @@
-import type { Policy } from "../algorithms/algorithm.ts";
+import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import type { Bound } from "../ground/check.ts";
 import type { PermitsExceedCapacityError } from "../ground/errors.ts";
 import type { Amount } from "../ground/permits.ts";
@@ -91,8 +91,12 @@ export class PartState implements PolicyState {
     this.#part.settle(now, amount);
   }
 
-  quotas(now: number) {
-    return this.#part.quotas(now);
+  /** What is not valid has no permit, however small it is. */
+  quotas(now: number): readonly Quota[] {
+    const quotas = this.#part.quotas(now);
+    return this.#validity.isOver
+      ? quotas.map((one) => ({ ...one, limit: 0, remaining: 0 }))
+      : quotas;
   }
 
   deficit(now: number): readonly number[] {

@@ -6,11 +6,12 @@ import type { OutageStats } from "../api/outage-stats.ts";
 import type { CallStats } from "../api/stats.ts";
 import type { Clock, Timer } from "../ground/clock.ts";
 import { diagnostics } from "../ground/diagnostics.ts";
-import type { Amount, Permits } from "../ground/permits.ts";
+import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "../local/queueing-limiter.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, type Order } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
+import { known } from "../queue/supply.ts";
 import { type Exchange, WHOLE } from "../stores/ledger.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
@@ -130,11 +131,19 @@ export class Part implements Validity, Clock {
     return Object.fromEntries(asked.filter(([, permits]) => permits > 0));
   }
 
-  /** Returns how long a call that is made now would wait, ms; `Infinity` if there is no room, or it is not known. */
+  /** Returns how long a call that is made now would wait, ms; `Infinity` if it is not known. */
   waitMs(permits: Permits, options: ShareOptions | undefined): number {
     const amount = this.#state.amount(permits);
     const fairEntry = this.#options.order.entryOf(options, amount);
-    return this.queue.look(amount, this.#options.maxWaiting, fairEntry).waitMs;
+    return known(this.queue.look(amount, Infinity, fairEntry)).waitMs;
+  }
+
+  /** Whether so many more permits may be waited for. */
+  hasRoom(permits: Permits): boolean {
+    const { queue } = this;
+    const amount = this.#state.amount(permits);
+    const isInBounds = queue.permits + sizeOf(amount) <= this.#options.maxWaiting;
+    return isInBounds && queue.overflowing(amount) < 0;
   }
 
   /** Returns for how many ms the whole limit has to work for a request. */
@@ -209,16 +218,18 @@ export class Part implements Validity, Clock {
   use(to: number, fresh: number): Freed {
     const from = this.inUse;
     let freed: Freed = { fresh: 0, resting: [] };
-    if (from === to && !this.isOver) return freed;
+    if (from === to && this.isOver === (this.#options.base + to === 0)) return freed;
     this.inUse = to;
     const { numbers, base, clock, name, region } = this.#options;
     const [before, after] = [from, to].map((pieces) => Math.max(LEAST, base + pieces / WHOLE));
     const parts = { from: before as number, to: after as number, fresh: fresh / WHOLE, base };
+    const overMicros = Math.ceil(Math.max(0, clock.now() - this.lapseMs) * 1000);
     this.queue.change((state, now, epoch) => {
       // not before: a process that was suspended beyond its lease must not grant what became due meanwhile
       this.isOver = base + to === 0;
       const part = state as PartState;
-      const moved = move(part, numbers.policies.list, parts, now, epoch);
+      // … and has regained nothing on its lease since that ended
+      const moved = move(part, numbers.policies.list, parts, now - overMicros, epoch);
       if (part === this.#state) freed = moved;
     });
     const channel = diagnostics.fraction;

@@ -60,7 +60,7 @@ export class Region {
     const { maxWaiting, onFull, clock } = checkLimiterOptions({ ...pick(options), name });
     const reserved = reserve / weights.size;
     const base = local === undefined ? reserved : 0;
-    const pool = Math.floor((1 - reserve) * WHOLE);
+    const pool = WHOLE - Math.ceil(reserve * WHOLE);
     this.#most = Math.max(base + pool / WHOLE, reserved);
     if (local !== undefined) {
       if (!isStore(local)) adapterIn("local", local);
@@ -124,9 +124,15 @@ export class Region {
     return this.#feeds.get(part);
   }
 
-  update(policies?: Policies): void {
-    const listed =
-      policies === undefined ? this.#declared : renumber(this.#declared, listPolicies(policies));
+  update(policies: Policies): void {
+    this.#use(renumber(this.#declared, listPolicies(policies)));
+  }
+
+  resetPolicies(): void {
+    this.#use(this.#declared);
+  }
+
+  #use(listed: PolicyList): void {
     refuseStrict(listed);
     const whole = allOnGrid(listed);
     this.#options.numbers = numbersOf(whole, this.#options.base);
@@ -142,7 +148,10 @@ export class Region {
   /** Lets the reserve serve those who wait for the part. */
   feed(part: Part): Feed {
     const known = this.#feeds.get(part);
-    if (known !== undefined && !known.isOver) return known;
+    if (known !== undefined && !known.isOver) {
+      known.changed();
+      return known;
+    }
     const reserve = () => this.reserve(part.key) as RemoteLimiter;
     const feed = new Feed(part, reserve, () => this.member.lack(part), this.everyMs);
     this.#feeds.set(part, feed);

@@ -63,6 +63,14 @@ export function openReserve(
   return new KeyedRemoteLimiter(store, key, part, { ...checked, outageStats });
 }
 
+/** The reservations in the reserve with which callers went: what they have used is settled there. */
+const payers = new WeakMap<object, Reservation>();
+
+/** @param reservation of a part @returns the one in the reserve that has served it; undefined: the part has */
+export function payerOf(reservation: Reservation): Reservation | undefined {
+  return payers.get(reservation);
+}
+
 /** What the reserve is for one part while callers wait for it. */
 export class Feed {
   readonly #part: Part;
@@ -71,7 +79,7 @@ export class Feed {
   readonly #pauseMs: number;
   /** Whether no caller waits any more: those who come later need another one. */
   isOver = false;
-  /** The place in the store's line, and what it is for. */
+  /** The place in the store's line, also while it is asked for, and for what. */
   #place = new AbortController();
   #asked: Amount = 0;
   #resume: (() => void) | undefined;
@@ -108,14 +116,13 @@ export class Feed {
     });
   }
 
-  /** A caller has left. If no other needs the place, it is given up. */
-  left(): void {
+  /** A caller has come, or left, or needs less. If the head is another one by now, the reserve is asked again. */
+  changed(): void {
     const head = this.#head;
-    if (head === undefined || !sameAmount(head.amount, this.#asked)) this.#place.abort();
-    if (head === undefined) this.#resume?.();
+    if (head === undefined || !sameAmount(head.amount, this.#asked)) this.renew();
   }
 
-  /** The reserve was reset, or has other numbers: it is asked again. */
+  /** The place is given up, and the reserve is asked again: it was reset or paused, or has other numbers. */
   renew(): void {
     this.#place.abort();
     this.#resume?.();
@@ -130,15 +137,16 @@ export class Feed {
   /** Asks for the amount. Whatever the store does, it is asked again while a caller waits. */
   async #serve(amount: Amount): Promise<void> {
     const place = new AbortController();
+    this.#place = place;
+    this.#asked = amount;
     this.#isRefused = false;
     try {
+      // without the signal: what is granted at once would be lost
       const reservation = await this.#reserve().reserve(this.#part.permitsOf(amount));
-      if (reservation.waitMs > 0) this.#refused();
-      // not before: what is granted at once would be lost
-      this.#place = place;
-      this.#asked = amount;
-      this.left();
-      await (reservation.waitMs > 0 ? reservation.ready({ signal: place.signal }) : undefined);
+      if (reservation.waitMs > 0) {
+        this.#refused();
+        await reservation.ready({ signal: place.signal });
+      }
       await this.#hand(reservation, amount);
     } catch {
       if (place.signal.aborted) return;
@@ -158,15 +166,17 @@ export class Feed {
   }
 
   /**
-   * Lets the head go with the permits of the reservation. What it does not need is not given back: that could lower a
-   * later window.
+   * Lets the head go with the permits of the reservation. What it does not need is not given back, neither now nor when
+   * it settles: that could lower a later window.
    */
   async #hand(reservation: Reservation, amount: Amount): Promise<void> {
     const head = this.#head;
     if (head === undefined || !contains(amount, head.amount)) return;
     const { taken } = head;
+    const isMore = !contains(amount, taken);
+    if (isMore || sameAmount(amount, taken)) payers.set(head, reservation);
     this.#letGo(head);
-    if (!contains(amount, taken)) await reservation.settle(this.#part.permitsOf(taken));
+    if (isMore) await reservation.settle(this.#part.permitsOf(taken));
   }
 
   #letGo(head: Waiter): void {

@@ -356,6 +356,15 @@ test("other numbers apply to the parts that the process holds, and to its reserv
   assert.is(await granted(limiter, 200), 100);
 });
 
+test("the only region can grant the whole limit, whatever its reserve", async () => {
+  for (const reserve of [0, 0.1, 0.57, 0.8, 0.9, 1]) {
+    const policy = tokenBucket({ capacity: 1e12, refill: 1e12, everyMs: 1000 });
+    const { limiter } = open({ regions: ["eu"], reserve }, policy);
+    await limiter.tryAcquire(1e12);
+    await limiter.close();
+  }
+});
+
 test("a request that fitted the limit is an error after update has made it too large, and no more when that is undone", async () => {
   const { limiter } = open({ reserve: 1 });
   const isTooLarge = () =>

@@ -1,0 +1,351 @@
+/** The verbs of a region, with and without a store of its own: what each test names should happen. */
+import {
+  diagnostics,
+  fairShares,
+  fixedWindow,
+  type Policies,
+  type ShareOptions,
+  smoothBursty,
+  tokenBucket,
+} from "smooth-limiter";
+import { RegionalLimiter } from "smooth-limiter/regions";
+import { FakeClock, memoryStore } from "smooth-limiter/testing";
+import * as assert from "uvu/assert";
+import { Part } from "../../src/regions/part.ts";
+import { bucket, busy, drain, nameOf, withLocal } from "../support/regions/with-local.ts";
+import { suite } from "../support/suite.ts";
+
+const test = suite("regions, verbs");
+
+const HOUR_MS = 3_600_000;
+
+// -- settle and undo of a reservation that need not wait ---------------------------------------
+
+test("with a local store, settle of a reservation that need not wait is paid by the reserve that served it", async () => {
+  const { clock, home, limiter } = await withLocal();
+  // so that the reserve, 10 a second, is all that there is
+  home.fail();
+  let used = 0;
+  for (let i = 0; i < 100; i++) {
+    const reservation = await limiter.reserve();
+    if (reservation.waitMs === 0) {
+      await reservation.settle(5);
+      used += 5;
+    } else {
+      await reservation.cancel();
+    }
+    await clock.advance(200);
+  }
+  await limiter.close();
+  // 500: a part that does not exist pays for four of five
+  assert.ok(used <= 10 + 20 * 10 + 5, `${used} were used in 20 s`);
+});
+
+test("with a local store, what settle adds is no debt that is there for ever", async () => {
+  const { clock, limiter } = await withLocal();
+  for (let i = 0; i < 1000; i++) {
+    const reservation = await limiter.reserve();
+    if (reservation.waitMs === 0) await reservation.settle(10);
+    await clock.advance(200);
+  }
+  await clock.advance(24 * HOUR_MS);
+  const { granted } = limiter.stats;
+  await busy(limiter, clock, 20_000);
+  const after = limiter.stats.granted - granted;
+  await limiter.close();
+  // 209 of 8000: a day later the debt of 9000 still takes all that the lease has, and the reserve goes on alone
+  assert.ok(after > 4000, `a busy region is granted ${after} of 8000`);
+});
+
+test("with a local store, undo of a reservation that need not wait gives back to the reserve that served it", async () => {
+  const { home, limiter } = await withLocal();
+  home.fail();
+  let served = 0;
+  for (let i = 0; i < 20; i++) {
+    const reservation = await limiter.reserve();
+    if (reservation.waitMs === 0) served += 1;
+    await reservation.undo();
+  }
+  await limiter.close();
+  // 10: the reserve is empty, though nothing was used
+  assert.is(served, 20);
+});
+
+test("with a local store, keys whose reservations were settled are forgotten", async () => {
+  const { clock, limiter } = await withLocal();
+  let kept = 0;
+  const isForgettable = Part.prototype.isForgettable;
+  try {
+    for (let i = 0; i < 200; i++) {
+      const reservation = await limiter.for(`key ${i}`).reserve();
+      await reservation.settle(2);
+      await clock.advance(100);
+    }
+    await clock.advance(24 * HOUR_MS);
+    Part.prototype.isForgettable = function (now) {
+      const is = isForgettable.call(this, now);
+      if (!is && this.key?.startsWith("key ")) kept += 1;
+      return is;
+    };
+    for (let i = 0; i < 400; i++) await limiter.for(`other ${i}`).tryAcquire();
+  } finally {
+    Part.prototype.isForgettable = isForgettable;
+  }
+  await limiter.close();
+  assert.is(kept, 0, "keys of yesterday were kept");
+});
+
+// A caller that reserves by an estimate, works for a minute, and then says what it has used must pay for it: `KeyedLimiter`
+// does so as well.
+for (const others of [0, 10]) {
+  test(`settle charges the key of the reservation, also if ${others} other keys came meanwhile`, async () => {
+    const clock = new FakeClock();
+    const home = memoryStore({ clock });
+    const regions = ["eu", "us", "asia"];
+    const limiter = RegionalLimiter.create("limit", bucket, { home, clock, region: "eu", regions });
+    const reservation = await limiter.for("ann").reserve();
+    await clock.advance(60_000);
+    for (let i = 0; i < others; i++) await limiter.for(`key ${i}`).tryAcquire();
+    await reservation.settle(200);
+    const isGranted = await limiter.for("ann").tryAcquire();
+    await limiter.close();
+    assert.is(isGranted, false);
+  });
+}
+
+// -- changes while callers wait for the reserve ------------------------------------------------
+
+/** A reserve of 3 an hour that is used up, in a store with a round trip of 50 ms. */
+async function slow() {
+  const policy = tokenBucket({ capacity: 3, refill: 3, everyMs: HOUR_MS });
+  const opened = await withLocal({ reserve: 1, regions: ["eu"] }, policy);
+  await drain(opened.limiter);
+  opened.local.delayMs = 50;
+  return opened;
+}
+
+for (const afterMs of [0, 20, 200]) {
+  test(`update reaches a caller that has asked the reserve ${afterMs} ms before`, async () => {
+    const { clock, limiter } = await slow();
+    const call = nameOf(limiter.acquire());
+    let result = "waits";
+    void call.then((name) => {
+      result = name;
+    });
+    await clock.advance(afterMs);
+    await limiter.update(tokenBucket({ capacity: 3000, refill: 3000, everyMs: 1000 }));
+    await clock.advance(10_000);
+    const name = result;
+    await limiter.close();
+    // it waits for 20 minutes, as the old numbers say, though 3000 a second are free
+    assert.not.equal(name, "waits");
+  });
+}
+
+test("pause: what the reserve has promised a caller before counts in the window in which it goes", async () => {
+  const policy = fixedWindow({ limit: 3, windowMs: 1000 });
+  const { clock, limiter } = await withLocal({ reserve: 1, regions: ["eu"] }, policy);
+  const grantedMs: number[] = [];
+  const granted = () => void grantedMs.push(clock.now());
+  await limiter.acquire(3);
+  // it has the next window; the pause ends in the one after that
+  void limiter.acquire(3).then(granted);
+  await clock.advance(100);
+  await limiter.pause(2000);
+  await clock.advance(2000);
+  if (await limiter.tryAcquire(3)) granted();
+  await clock.advance(500);
+  await limiter.close();
+  const windows = grantedMs.map((ms) => Math.floor(ms / 1000));
+  // 6 permits in one window of 3
+  assert.is(new Set(windows).size, windows.length, `in the windows ${windows}`);
+});
+
+test("a waiting reservation that needs fewer permits by now waits for those only", async () => {
+  const policy = tokenBucket({ capacity: 10, refill: 10, everyMs: HOUR_MS });
+  const { clock, limiter } = await withLocal({ reserve: 1, regions: ["eu"] }, policy);
+  await drain(limiter);
+  const reservation = await limiter.reserve(10);
+  let result = "waits";
+  void nameOf(reservation.ready()).then((name) => {
+    result = name;
+  });
+  await reservation.settle(1);
+  await clock.advance(HOUR_MS / 5);
+  const name = result;
+  await limiter.close();
+  // one permit is back after 6 minutes; it waits for an hour
+  assert.not.equal(name, "waits");
+});
+
+test("a caller goes with the reserve as soon as the one in front of it, which needs more than that holds, has left", async () => {
+  const { clock, home, limiter } = await withLocal({ everyMs: 60_000, leaseMs: 600_000 });
+  home.fail();
+  const end = new AbortController();
+  void nameOf(limiter.acquire(20, { signal: end.signal }));
+  await clock.advance(10);
+  let result = "waits";
+  void nameOf(limiter.acquire()).then((name) => {
+    result = name;
+  });
+  await clock.advance(10);
+  end.abort();
+  await clock.advance(1000);
+  const name = result;
+  await limiter.close();
+  // the reserve is full, and the caller waits for an interval, here a minute
+  assert.not.equal(name, "waits");
+});
+
+// -- fair order --------------------------------------------------------------------------------
+
+test("fair order: a caller that goes first waits for what it needs, not for what the one that it overtakes needs", async () => {
+  const order = fairShares({ priorities: ["high", "low"] });
+  const { clock, home, limiter } = await withLocal({ order });
+  home.fail();
+  await drain(limiter);
+  const startMs = clock.now();
+  const afterMs = new Map<string, number>();
+  const ask = (permits: number, priority: string) =>
+    limiter.acquire(permits, { priority }).then(() => {
+      afterMs.set(priority, clock.now() - startMs);
+    });
+  void ask(10, "low");
+  await clock.advance(5);
+  void ask(1, "high");
+  await clock.advance(5000);
+  await limiter.close();
+  // of 10 a second: 1000 and 2000 ms, and 9 permits are lost
+  const { high = Infinity, low = Infinity } = Object.fromEntries(afterMs);
+  assert.ok(high <= 200 && low <= 1200, `${high} and ${low} ms`);
+});
+
+test("fair order: permits that come just after a larger caller has overtaken are not lost", async () => {
+  const order = fairShares({ priorities: ["high", "low"] });
+  const { clock, home, limiter } = await withLocal({ order });
+  home.fail();
+  await drain(limiter);
+  const startMs = clock.now();
+  void nameOf(limiter.acquire(9, { priority: "low" }));
+  await clock.advance(850);
+  let afterMs = Infinity;
+  void limiter.acquire(10, { priority: "high" }).then(() => {
+    afterMs = clock.now() - startMs;
+  });
+  await clock.advance(5000);
+  await limiter.close();
+  // the 9 permits of the first 900 ms are gone: 1900
+  assert.ok(afterMs <= 1200, `${afterMs} ms`);
+});
+
+// -- a full line, answers and channels ---------------------------------------------------------
+
+for (const onFull of ["reject", "drop-oldest", "wait"] as const) {
+  test(`a reservation that finds the line full is made in the reserve, with onFull: "${onFull}"`, async () => {
+    const { clock, home, limiter } = await withLocal({ maxWaiting: 20, onFull });
+    home.fail();
+    // larger than the reserve: it waits for a part, and the reserve is full
+    void nameOf(limiter.acquire(20));
+    await clock.advance(10);
+    const made = await limiter.reserve().then(
+      ({ waitMs }) => waitMs,
+      (error: Error) => error.name,
+    );
+    await limiter.close();
+    assert.is(made, 0);
+  });
+}
+
+test("waitMs of a refusal knows the callers that wait for the reserve", async () => {
+  const { clock, home, limiter } = await withLocal();
+  home.fail();
+  await drain(limiter);
+  for (let i = 0; i < 8; i++) void nameOf(limiter.acquire());
+  await clock.advance(1);
+  const { waitMs } = await limiter.peek();
+  if (waitMs < Infinity) await clock.advance(waitMs);
+  const { allowed } = await limiter.peek();
+  await limiter.close();
+  // "a request is refused at every earlier instant, and granted exactly then", or Infinity where it is not known
+  assert.ok(waitMs === Infinity || allowed, `refused again after ${waitMs} ms`);
+});
+
+for (const name of ["wait", "refused"] as const) {
+  test(`diagnostics.${name}: a wait that is not known is no number`, async () => {
+    const { home, limiter } = await withLocal();
+    home.fail();
+    await drain(limiter);
+    const seen: (number | undefined)[] = [];
+    const see = ({ waitMs }: { readonly waitMs?: number }) => void seen.push(waitMs);
+    diagnostics[name].subscribe(see);
+    if (name === "wait") void nameOf((await limiter.reserve()).ready());
+    else await limiter.tryAcquire();
+    await new Promise<void>((resolve) => queueMicrotask(resolve));
+    diagnostics[name].unsubscribe(see);
+    await limiter.close();
+    // 1.7976931348623156e+305: `decide` and `reserve` say Infinity
+    const numbers = seen.filter((ms) => ms !== undefined && ms < Infinity && ms > 1e15);
+    assert.equal(numbers, []);
+  });
+}
+
+test("diagnostics.fraction: nothing while the part stays the same", async () => {
+  const { clock, home, limiter } = await withLocal();
+  home.fail();
+  const fractions: number[] = [];
+  const see = ({ fraction }: { readonly fraction: number }) => void fractions.push(fraction);
+  diagnostics.fraction.subscribe(see);
+  await busy(limiter, clock, 10_000);
+  diagnostics.fraction.unsubscribe(see);
+  await limiter.close();
+  // 11 times 0, once in an interval
+  assert.equal(fractions, []);
+});
+
+test("remaining is 0 while the region has nothing that it could grant", async () => {
+  const clock = new FakeClock();
+  const home = memoryStore({ clock });
+  home.fail();
+  const regions = ["eu", "us"];
+  const options = { home, clock, region: "eu", regions, reserve: 0 };
+  const policy = smoothBursty({ permitsPerSecond: 300 });
+  const limiter = RegionalLimiter.create("limit", policy, options);
+  const { allowed, remaining } = await limiter.peek();
+  await limiter.close();
+  // one permit remains, and is refused
+  assert.equal([allowed, remaining], [false, 0]);
+});
+
+// -- bad arguments -----------------------------------------------------------------------------
+
+for (const hasLocal of [false, true]) {
+  const title = hasLocal ? "with a local store" : "without a local store";
+  for (const verb of ["reserve", "decide"] as const) {
+    test(`${title}, ${verb} refuses options that are none, as all limiters do`, async () => {
+      const { limiter } = await withLocal(hasLocal ? {} : { local: undefined });
+      const names: string[] = [];
+      for (const options of [5, "high", [], { timeoutMs: 5 }, null]) {
+        const call = limiter[verb](1, options as ShareOptions);
+        const message = await call.then(
+          () => "granted",
+          (error: Error) => error.message,
+        );
+        names.push(message.startsWith("options ") ? "refused" : message);
+      }
+      await limiter.close();
+      // granted; null: "Cannot destructure property 'share'"
+      assert.equal(names, ["refused", "refused", "refused", "refused", "refused"]);
+    });
+  }
+}
+
+test("update refuses undefined, and does not take back the numbers that were set", async () => {
+  const { limiter } = await withLocal({ local: undefined, reserve: 1, regions: ["eu"] });
+  await limiter.update(tokenBucket({ capacity: 30, refill: 30, everyMs: 1000 }));
+  const name = await nameOf(limiter.update(undefined as unknown as Policies));
+  const { limit } = await limiter.peek();
+  await limiter.close();
+  assert.equal([name, limit], ["TypeError", 30]);
+});
+
+test.run();
