@@ -61,7 +61,7 @@ export class PartLimiter implements RemoteLimiter {
   get fraction(): number {
     const part = this.#part;
     part.now();
-    this.#end(part);
+    if (part.isLapsed) this.region.member.lapse(part);
     return part.fraction;
   }
 
@@ -347,21 +347,16 @@ export class PartLimiter implements RemoteLimiter {
     return this.close();
   }
 
-  /** Checks that the limiter is open, and counts a request as demand, if its options are right. */
+  /** Checks that the limiter is open, ends a lease that is over, and counts a request as demand, if its options are right. */
   #open(permits?: Permits, options?: ShareOptions): Part {
     const { member, name } = this.region;
     if (member.isClosed) throw new LimiterClosedError(name);
     member.greet();
     const part = this.#part;
-    this.#end(part);
+    if (part.isLapsed) member.lapse(part);
     if (options !== undefined && permits !== undefined) part.check(permits, options);
     if (permits !== undefined) part.asked(permits);
     return part;
-  }
-
-  /** Ends a lease that is over. */
-  #end(part: Part): void {
-    if (part.isLapsed) this.region.member.lapse(part);
   }
 
   /** Counts the caller among those that wait, in a part that lacks permits. */

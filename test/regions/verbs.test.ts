@@ -113,6 +113,25 @@ for (const others of [0, 10]) {
   });
 }
 
+test("several policies: what a caller has used that waited for the reserve is settled there", async () => {
+  const policies = {
+    second: tokenBucket({ capacity: 300, refill: 300, everyMs: 1000 }),
+    hour: tokenBucket({ capacity: 3000, refill: 1, everyMs: HOUR_MS }),
+  };
+  const { clock, home, limiter } = await withLocal({}, policies);
+  home.fail();
+  for (let i = 0; i < 10; i++) await limiter.tryAcquire({ second: 1, hour: 1 });
+  const reservation = await limiter.reserve({ second: 1, hour: 5 });
+  const ready = reservation.ready();
+  await clock.advance(100);
+  await ready;
+  await reservation.settle({ hour: 1 });
+  const { policies: left } = await limiter.peek({ hour: 1 });
+  await limiter.close();
+  // of the reserve's 100
+  assert.is(Math.floor(left.hour?.remaining ?? 0), 89);
+});
+
 // -- changes while callers wait for the reserve ------------------------------------------------
 
 /** A reserve of 3 an hour that is used up, in a store with a round trip of 50 ms. */
