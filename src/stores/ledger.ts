@@ -23,13 +23,17 @@
  *
  * `fresh` counts parts of which no permit was used, so that their next holder may use their burst at once. All others
  * start empty with their next holder. All free parts are fresh again when what was used of them is back: the member that
- * releases them says when (`restMs`); of one that was cut off it is not known, so `keep` ms later. A record without messages
- * expires.
+ * releases them says when (`restMs`); of one that was cut off it is not known, so `keep` ms after its lease, and two
+ * intervals; of what was forgotten, `keep` ms after the ledger opens. A record without messages lives until then: for
+ * `keep` ms, and two intervals, after the last lease in it. A later one that begins as if it were new, with all parts free
+ * and fresh, has forgotten nothing.
  *
  * Messages and records are texts of whole numbers below 2^53, so that `ledger.lua`, the twin of this file, computes the
- * same. Times are ms of the store's clock. If it jumps forward, rows lapse early: their members then hold more than their
- * rows say; and what was used is fresh early. If it jumps back by up to a second it stands still, since the clocks of processes differ by as much; if by more,
- * a row lapses later than it should by the time since the message before.
+ * same.
+ *
+ * Times are ms of the store's clock. If it jumps forward, rows lapse early: their members then hold more than their rows
+ * say; and what was used is fresh early. If it jumps back by up to a second it stands still, since the clocks of processes
+ * differ by as much; if by more, a row lapses later than it should by the time since the message before.
  *
  *   record    created closed fresh rest last LF, then for each member the numbers of `Row` and LF
  *   message   the numbers of `LedgerMessage`
@@ -67,7 +71,7 @@ export interface LedgerMessage {
   readonly restMs: number;
   readonly leaseMs: number;
   readonly gapMs: number;
-  /** The record is kept for at least so long after the last message. */
+  /** What is used counts for no longer: the record is kept for at least so long after the last lease in it. */
   readonly keepMs: number;
   readonly pool: number;
 }
@@ -124,8 +128,7 @@ export function exchange(
   const since = Math.min(known, now);
   // 0 means that it is not known
   const start = since > 0 ? since : Math.max(1, now);
-  let { created, closed, fresh, rest, last } =
-    record ?? begin(start, now, lease, pool, keep + 2 * gap);
+  let { created, closed, fresh, rest, last } = record ?? begin(start, now, lease, keep, pool);
   const longest = keep + 2 * gap;
   created = Math.min(created, Math.max(1, now));
   // by how much the clock has jumped back: all times that it gave before are further away than they were
@@ -137,7 +140,7 @@ export function exchange(
   for (const row of record?.rows ?? []) {
     row.lapse -= back;
     if (row.lapse <= now && row.held + row.gift + row.promised > 0) {
-      rest = Math.max(rest, longest);
+      rest = Math.max(rest, row.lapse - now + longest);
     }
     if (row.id === id) me = row;
     else if (row.lapse > now) others.push(row);
@@ -159,7 +162,6 @@ export function exchange(
     created = Math.max(created, since);
     closed = now + lease;
     fresh = 0;
-    rest = Math.max(rest, longest);
     for (const row of [me, ...others]) {
       // other members may have longer leases
       closed = Math.max(closed, row.lapse);
@@ -168,6 +170,7 @@ export function exchange(
       row.promised = 0;
       row.promisedFresh = 0;
     }
+    rest = Math.max(rest, closed - now + keep);
   }
   const isOpen = now >= closed;
   let got = me.gift;
@@ -206,23 +209,24 @@ export function exchange(
     me.promisedFresh = Math.min(me.promised, fresh);
     fresh -= me.promisedFresh;
   }
+  const lapse = Math.max(...rows.map((row) => row.lapse));
+  const lifeMs = Math.max(rest, lapse - now + longest);
   if (me.held + me.promised + want === 0) rows.pop();
   const next = writeLedger({ created, closed, fresh, rest, last: now, rows });
-  const lifeMs = Math.max(keep, rest, 10 * lease);
   return { reply: `${me.held} ${gotFresh}\n${next}`, record: next, lifeMs };
 }
 
-/** A new record is closed for as long as leases of one that was lost may last, and nothing is fresh while its parts matter. */
+/** A new record is closed for as long as leases of one that was lost may last, and nothing is fresh while their parts matter. */
 function begin(
   created: number,
   now: number,
   lease: number,
+  keep: number,
   pool: number,
-  longest: number,
 ): LedgerRecord {
   // 0 if the clock has jumped back since
   const age = Math.max(0, now - created);
-  const rest = Math.max(0, longest - age);
+  const rest = Math.max(0, lease + keep - age);
   const fresh = rest > 0 ? 0 : pool;
   return { created, closed: now - age + lease, fresh, rest, last: now, rows: [] };
 }

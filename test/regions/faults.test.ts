@@ -2,7 +2,7 @@
 import { type Clock, type Policies, slidingLog, type Timer, tokenBucket } from "smooth-limiter";
 import { RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
 import type { Store } from "smooth-limiter/store";
-import { FakeClock } from "smooth-limiter/testing";
+import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { exchange } from "../../src/stores/ledger.ts";
 import { seeded } from "../support/regions/world.ts";
@@ -386,6 +386,32 @@ test("a home that answers nothing for ten minutes is not sent a message a key ev
   const closed = limiter.close();
   await clock.advance(2000);
   await closed;
+});
+
+test("while a longer leaseMs is deployed, regions with the shorter one do not make the home forget a part", async () => {
+  const clock = new FakeClock();
+  const home = memoryStore({ clock });
+  const all = { home, clock, regions: ["eu", "us"] };
+  const policy = tokenBucket({ capacity: 1000, refill: 1000, everyMs: 1000 });
+  const slow = { region: "eu", everyMs: 10_000, leaseMs: 60_000 };
+  const eu = RegionalLimiter.create("api", policy, { ...all, ...slow });
+  const us = RegionalLimiter.create("api", policy, { ...all, region: "us", everyMs: 100 });
+  for (const limiter of [eu, us]) await limiter.peek();
+  await clock.advance(70_000);
+  let most = 0;
+  const run = async (ms: number, isBusy: (t: number) => boolean) => {
+    for (let t = 0; t < ms; t += 20) {
+      for (const limiter of isBusy(t) ? [eu, us] : [eu]) {
+        for (let i = 0; i < 100; i++) await limiter.tryAcquire();
+      }
+      await clock.advance(20);
+      most = Math.max(most, eu.fraction + us.fraction);
+    }
+  };
+  await run(60_000, () => false);
+  await run(60_000, (t) => t % 8000 < 1500);
+  assert.ok(most <= 1 + 1e-6, `${most} of the limit`);
+  await Promise.all([eu.close(), us.close(), clock.advance(30_000)]);
 });
 
 test.run();

@@ -1,9 +1,9 @@
 /** Used pieces that come back too early, and regions that are starved by moves to and fro. */
-import { gcra, type Policies, slidingLog, tokenBucket } from "smooth-limiter";
+import { gcra, type Policies, slidingLog, slidingWindow, tokenBucket } from "smooth-limiter";
 import { RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
-import { seeded, World } from "../support/regions/world.ts";
+import { type Region, seeded, World } from "../support/regions/world.ts";
 import { suite } from "../support/suite.ts";
 
 const faults = suite("regions, used pieces and unequal requests", { timeoutMs: 60_000 });
@@ -48,6 +48,65 @@ test("what a region has used of a log is not used again, if it closes while anot
   assert.ok(granted <= 1000, `${granted} in a window of 1000`);
   await leave(us, clock);
 });
+
+/** Europe has more than 94 of 100 on a lease that has just begun, and is cut off. */
+async function cutOff(policy: Policies, leaseMs: number): Promise<World> {
+  const world = new World(policy, { regions: ["eu", "us"], leaseMs });
+  const { clock, home } = world;
+  const [eu, us] = world.regions as [Region, Region];
+  for (const { limiter } of [eu, us]) await limiter.peek();
+  await clock.advance(140_000);
+  while (eu.limiter.fraction < 0.945) {
+    assert.is(await eu.limiter.tryAcquire(95), false);
+    await clock.advance(50);
+  }
+  for (const before = home.messages; home.messages === before; ) await clock.advance(1);
+  eu.isCut = true;
+  return world;
+}
+
+async function granted({ clock, regions }: World, ms: number): Promise<number> {
+  let sum = 0;
+  for (const endMs = clock.now() + ms; clock.now() < endMs; await clock.advance(50)) {
+    for (const { limiter } of regions) {
+      for (let i = 0; i < 10; i++) sum += (await limiter.tryAcquire()) ? 1 : 0;
+    }
+  }
+  return sum;
+}
+
+// of any 60 s
+for (const [title, policy] of [
+  ["sliding window", slidingWindow({ limit: 100, windowMs: 61_000, buckets: 61 })],
+  ["sliding log", slidingLog({ limit: 100, windowMs: 60_000 })],
+] as const) {
+  test(`${title}: what was used at the end of a lease is not used again when the home is back after a minute`, async () => {
+    const world = await cutOff(policy, 5000);
+    const [eu, us] = world.regions as [Region, Region];
+    us.isCut = true;
+    await world.clock.advance(4900);
+    assert.is(await eu.limiter.tryAcquire(94), true);
+    await world.clock.advance(57_100);
+    for (const region of world.regions) region.isCut = false;
+    const again = await granted(world, 2800);
+    assert.ok(again <= 6, `94 + ${again} of 100`);
+    await world.close();
+  });
+
+  test(`${title}: nor when the home has lost its data while the lease lasted`, async () => {
+    const world = await cutOff(policy, 60_000);
+    const [eu, us] = world.regions as [Region, Region];
+    world.home.forget();
+    for (let second = 0; second < 59; second++) {
+      await us.limiter.tryAcquire(95);
+      await world.clock.advance(1000);
+    }
+    assert.is(await eu.limiter.tryAcquire(94), true);
+    const again = await granted(world, 59_900);
+    assert.ok(again <= 6, `94 + ${again} of 100`);
+    await world.close();
+  });
+}
 
 test("used pieces of a bucket are not full before an empty bucket is, if their region had permits left", async () => {
   // full after 60 s

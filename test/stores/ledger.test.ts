@@ -16,6 +16,8 @@ const OLD = 1;
 /** A ledger with members who say what they hold, as honest ones do. */
 class Ledger {
   text: string | undefined;
+  /** For how long the record is kept. */
+  lifeMs = 0;
   now = 1_000_000;
   readonly #numbers = new Map<string, number>();
   /** The number of the last message in each member's row, and when it was sent. */
@@ -52,8 +54,9 @@ class Ledger {
       waitedMs,
       ...said,
     });
-    const { reply, record } = exchange(this.text, message, this.now);
+    const { reply, record, lifeMs } = exchange(this.text, message, this.now);
     this.text = record ?? this.text;
+    this.lifeMs = record === undefined ? this.lifeMs : lifeMs;
     const [head = "", ...lines] = reply.split("\n");
     if (!head.startsWith("late")) {
       const row = readLedger(lines.join("\n")).rows.find((one) => one.id === id);
@@ -286,6 +289,45 @@ test("nor is it in a record that begins while what a lost one knew may matter", 
   assert.equal(ledger.say("a", { want: 60, since }), { held: 60, fresh: 0 });
 });
 
+test("what is forgotten may be used for as long as the ledger is closed, and is fresh after that", () => {
+  const leaseMs = 10 * LEASE_MS;
+  const opened: readonly ((ledger: Ledger) => void)[] = [
+    (ledger) => ledger.say("b", { held: 40, want: 90, leaseMs }),
+    (ledger) => {
+      ledger.text = undefined;
+      ledger.say("b", { want: 90, leaseMs, since: ledger.now });
+    },
+  ];
+  for (const open of opened) {
+    const ledger = Ledger.shared();
+    open(ledger);
+    ledger.now += leaseMs + KEEP_MS - GAP_MS - 1;
+    ledger.say("c", { want: 45 });
+    ledger.now += GAP_MS;
+    assert.equal(ledger.say("c", { want: 90 }), { held: 45, fresh: 0 });
+    ledger.now += 3 * GAP_MS;
+    assert.equal(ledger.say("c", { held: 45, want: 90 }), { held: 90, fresh: 45 });
+  }
+});
+
+test("what a lease let through is fresh after that lease, however late that is noticed", () => {
+  const ledger = Ledger.shared();
+  ledger.now += LEASE_MS + KEEP_MS + GAP_MS - 1;
+  ledger.say("c", { want: 45 });
+  ledger.now += GAP_MS;
+  assert.equal(ledger.say("c", { want: 90 }), { held: 45, fresh: 0 });
+  ledger.now += GAP_MS;
+  assert.equal(ledger.say("c", { held: 45, want: 90 }), { held: 90, fresh: 45 });
+});
+
+test("a record lives until what its leases let through is back, whoever writes last", () => {
+  const ledger = Ledger.shared();
+  ledger.say("a", { held: 60, want: 60, leaseMs: 100 * LEASE_MS });
+  ledger.now += LEASE_MS;
+  ledger.say("b", { held: 0, want: 0 });
+  assert.is(ledger.lifeMs, 99 * LEASE_MS + KEEP_MS + 2 * GAP_MS);
+});
+
 test("a member with short windows makes no parts fresh that others have used", () => {
   const ledger = Ledger.shared();
   ledger.say("a", { held: 0, want: 0 });
@@ -402,6 +444,27 @@ test.run();
 
 const twins = suite("ledger, the Lua twin");
 
+/** Sends a message to both twins. @returns the record that both have written */
+async function tellBoth(
+  redis: Redis,
+  key: string,
+  text: string | undefined,
+  message: readonly string[],
+  now: number,
+): Promise<string | undefined> {
+  const { reply, record, lifeMs } = exchange(text, message, now);
+  const time = `{${Math.floor(now / 1000)}, ${(now % 1000) * 1000}}`;
+  const lua = ledgerScript.one.lua
+    .replace('redis.call("TIME")', time)
+    .replace('redis.call("SET",', 'redis.call("RPUSH", "written",');
+  assert.is(await redis.eval(lua, 1, key, ...message, "", "0"), reply);
+  const written = await redis.lrange("written", 0, -1);
+  await redis.del("written");
+  assert.equal(written, record === undefined ? [] : [key, record, "PX", String(lifeMs)]);
+  if (record !== undefined) await redis.set(key, record);
+  return record ?? text;
+}
+
 twins("answers and writes the same to the last byte", async () => {
   const redis = new Redis(await freshUrl());
   const key = "ledger-twin";
@@ -428,17 +491,12 @@ twins("answers and writes the same to the last byte", async () => {
           demand: want,
           waitedMs: ms,
           restMs: ms * 7,
-          leaseMs: LEASE_MS,
+          leaseMs: ms === 50 ? 20 * LEASE_MS : LEASE_MS,
           gapMs: GAP_MS,
           keepMs: KEEP_MS,
           pool: POOL,
         });
-        const expected = exchange(text, message, now);
-        text = expected.record ?? text;
-        const time = `{${Math.floor(now / 1000)}, ${(now % 1000) * 1000}}`;
-        const lua = ledgerScript.one.lua.replace('redis.call("TIME")', time);
-        assert.is(await redis.eval(lua, 1, key, ...message, "", "0"), expected.reply);
-        assert.is((await redis.get(key)) ?? undefined, text);
+        text = await tellBoth(redis, key, text, message, now);
         now += fault === "back" ? -10 * LEASE_MS : ms;
       }
     });

@@ -23,7 +23,7 @@ local longest = keep + 2 * gap
 local since = math.min(known_since, now)
 local start = since > 0 and since or now
 local age = now - start
-local created, closed, rest, at = start, now - age + lease, math.max(0, longest - age), now
+local created, closed, rest, at = start, now - age + lease, math.max(0, lease + keep - age), now
 local fresh = rest > 0 and 0 or pool
 -- a line of the record: some words, then numbers; another version may have written others
 local function fields_of(line, words, count)
@@ -49,7 +49,7 @@ if text then
     local row = fields_of(line, 2, 11)
     row[11] = row[11] - back
     if row[11] <= now and row[4] + row[5] + row[7] > 0 then
-      rest = math.max(rest, longest)
+      rest = math.max(rest, row[11] - now + longest)
     end
     if row[1] == id then
       me = row
@@ -75,12 +75,12 @@ others[#others + 1] = me
 
 local released = me[4] - held
 if is_older or held > me[4] or since > created then
-  created, closed, released = math.max(created, since), now + lease, 0
-  fresh, rest = 0, math.max(rest, longest)
+  created, closed, released, fresh = math.max(created, since), now + lease, 0, 0
   for _, row in ipairs(others) do
     closed = math.max(closed, row[11])
     row[5], row[6], row[7], row[8] = 0, 0, 0, 0
   end
+  rest = math.max(rest, closed - now + keep)
 end
 local open = now >= closed
 local got, got_fresh = me[5], me[6]
@@ -96,7 +96,7 @@ me[3], me[4], me[9], me[10], me[11] = number, held + got, want, demand, now + le
 me[7] = math.min(me[7], math.max(0, want - me[4]))
 me[8] = math.min(me[8], me[7])
 
-local left, left_fresh, taken = released, math.min(freed, released), 0
+local left, left_fresh, taken, lapse = released, math.min(freed, released), 0, 0
 if left > left_fresh then
   rest = math.max(rest, math.min(longest, used))
 end
@@ -108,6 +108,7 @@ for _, row in ipairs(others) do
     left, left_fresh = left - given, left_fresh - given_fresh
   end
   taken = taken + row[4] + row[5] + row[7]
+  lapse = math.max(lapse, row[11])
 end
 local free = math.max(0, pool - taken)
 fresh = math.min(free, rest == 0 and free or fresh + left_fresh)
@@ -132,5 +133,6 @@ for _, row in ipairs(others) do
   lines[#lines + 1] = table.concat(row, " ") .. "\n"
 end
 local next_text = table.concat(lines)
-redis.call("SET", key, next_text, "PX", string.format(whole, math.max(keep, rest, 10 * lease)))
+local life = math.max(rest, lapse - now + longest)
+redis.call("SET", key, next_text, "PX", string.format(whole, life))
 return string.format("%.0f %.0f\n", held + got, got_fresh) .. next_text
