@@ -414,4 +414,26 @@ test("while a longer leaseMs is deployed, regions with the shorter one do not ma
   await Promise.all([eu.close(), us.close(), clock.advance(30_000)]);
 });
 
+test("callers that wait for large requests beside many small ones do not make a record that no region can read", async () => {
+  const clock = new FakeClock();
+  const all = { home: memoryStore({ clock }), clock, regions: ["eu", "us"], reserve: 0 };
+  const month = 30 * 86_400_000;
+  const policy = tokenBucket({ capacity: 1e12, refill: 1e12, everyMs: month });
+  const eu = RegionalLimiter.create("bytes", policy, { ...all, region: "eu" });
+  const us = RegionalLimiter.create("bytes", policy, { ...all, region: "us" });
+  for (const limiter of [eu, us]) await limiter.peek();
+  await clock.advance(10_000);
+  const ended: Promise<unknown>[] = [];
+  for (let i = 0; i < 20; i++) ended.push(us.acquire(8e11).catch(() => {}));
+  const ofMs = 1e12 / month;
+  for (let second = 0; second < 200; second++) {
+    for (let i = 0; i < 3; i++) await us.tryAcquire(110 * ofMs);
+    await eu.tryAcquire(100 * ofMs);
+    await clock.advance(1000);
+    assert.is(eu.state, "ready", `after ${second} s`);
+  }
+  await Promise.all([eu.close(), us.close(), clock.advance(30_000)]);
+  await Promise.all(ended);
+});
+
 test.run();

@@ -409,6 +409,31 @@ test("what is no record is an error that shows it", () => {
   }
 });
 
+/** What no honest member says. */
+const anyNumber = fc.oneof(
+  fc.constantFrom(0, -0, -1, 0.5, NaN, Infinity, 1e9, 1e15, 2 ** 53, 1e21, 1e300),
+  fc.maxSafeInteger(),
+  fc.double(),
+);
+const anyMessage = fc
+  .tuple(fc.constantFrom("a", "b", "c"), fc.array(anyNumber, { minLength: 14, maxLength: 14 }))
+  .map(([id, numbers]) => [id, id, ...numbers.map(String)]);
+const anyMessages = fc.array(anyMessage, { maxLength: 10 });
+
+test("whatever a message says, the record can be read", () => {
+  const property = fc.property(anyMessages, (messages) => {
+    const ledger = Ledger.shared();
+    for (const message of messages) {
+      const { record, lifeMs } = exchange(ledger.text, message, ledger.now);
+      ledger.text = record ?? ledger.text;
+      assert.not.throws(() => readLedger(ledger.text ?? ""));
+      assert.ok(Number.isSafeInteger(lifeMs));
+      ledger.now += LEASE_MS / 10;
+    }
+  });
+  fc.assert(property, { seed: progress.seed, numRuns: runs(4000) });
+});
+
 const said = fc.record({
   id: fc.constantFrom("a", "b", "c"),
   keeps: fc.constantFrom(0, 0.3, 1, 1, 1),
@@ -506,6 +531,25 @@ twins("answers and writes the same to the last byte", async () => {
   }
 });
 
+twins("so it does whatever a message says", async () => {
+  const redis = new Redis(await freshUrl());
+  const key = "ledger-twin";
+  try {
+    const property = fc.asyncProperty(anyMessages, async (messages) => {
+      await redis.del(key);
+      let text: string | undefined;
+      let now = 1_750_000_000_123;
+      for (const message of messages) {
+        text = await tellBoth(redis, key, text, message, now);
+        now += LEASE_MS / 10;
+      }
+    });
+    await fc.assert(property, { seed: progress.seed, numRuns: runs(400, 40) });
+  } finally {
+    redis.disconnect();
+  }
+});
+
 twins("neither twin reads the record of another version as if it were its own", async () => {
   const redis = new Redis(await freshUrl());
   const key = "ledger-of-another-version";
@@ -525,9 +569,19 @@ twins("neither twin reads the record of another version as if it were its own", 
   const { record = "" } = exchange(undefined, message, 1);
   try {
     for (const text of [
+      "",
       "nonsense",
+      "1 2 3 4 5",
       `7 ${record}`,
       record.replace(/\n$/, " 7\n"),
+      record.replace(/\n$/, ""),
+      record.replace("\n", "\n\n"),
+      record.replace(" ", "  "),
+      record.replace("a a 1 ", "a a  "),
+      record.replace("a a 1 ", "a a 0x1 "),
+      record.replace("a a 1 ", "a a 1e0 "),
+      record.replace("a a 1 ", "a a 1.5 "),
+      record.replace("a a 1 ", `a a ${2 ** 53} `),
       `${record}a b 1\n`,
     ]) {
       assert.throws(() => exchange(text, message, 1), /the record of the regions is/);

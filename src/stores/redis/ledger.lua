@@ -6,6 +6,8 @@
 --
 -- Uses only GET, SET and TIME: Redis users of limiters need the rights to call these anyway.
 
+local MOST = 1e15
+
 local key, key_at, first, last, batch_id_at
 --> run
 local time = redis.call("TIME")
@@ -13,7 +15,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local id, region = ARGV[first], ARGV[first + 1]
 local numbers = {}
 for i = 2, 15 do
-  numbers[i] = tonumber(ARGV[first + i])
+  numbers[i] = math.min(MOST, math.max(0, math.floor(tonumber(ARGV[first + i]) or 0)))
 end
 local number, answered, known_since, sent, held = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
 local freed, want, demand, waited = numbers[7], numbers[8], numbers[9], numbers[10]
@@ -27,25 +29,28 @@ local created, closed, rest, at = start, now - age + lease, math.max(0, lease + 
 local fresh = rest > 0 and 0 or pool
 -- a line of the record: some words, then numbers; another version may have written others
 local function fields_of(line, words, count)
-  local fields = {}
-  for field in string.gmatch(line, "%S+") do
-    fields[#fields + 1] = #fields < words and field or tonumber(field)
+  local pattern = string.rep(" ([^ ]+)", words) .. string.rep(" (%-?%d+)", count - words)
+  local fields = { string.match(" " .. line, "^" .. pattern .. "$") }
+  for i = words + 1, count do
+    fields[i] = tonumber(fields[i])
+    if not fields[i] or math.abs(fields[i]) >= 2 ^ 53 then
+      error("the key " .. key .. " holds a value that no limiter has written", 0)
+    end
   end
-  if #fields ~= count then error("the key " .. key .. " holds a value that no limiter has written", 0) end
   return fields
 end
 local text = redis.call("GET", key)
 local others, me = {}, nil
 if text then
   local head, lines = string.match(text, "^([^\n]*)\n(.*)$")
-  local fields = fields_of(head or "", 0, 5)
+  local fields = fields_of(string.sub(text, -1) == "\n" and head or "", 0, 5)
   created, closed, fresh, rest, at = fields[1], fields[2], fields[3], fields[4], fields[5]
   if at > now and at - now <= 1000 then now = at end
   since, created = math.min(known_since, now), math.min(created, now)
   local back = math.max(0, at - now)
   closed = closed - back
   rest = math.max(0, rest - math.max(0, now - at))
-  for line in string.gmatch(lines, "[^\n]+") do
+  for line in string.gmatch(lines, "([^\n]*)\n") do
     local row = fields_of(line, 2, 11)
     row[11] = row[11] - back
     if row[11] <= now and row[4] + row[5] + row[7] > 0 then
@@ -59,10 +64,10 @@ if text then
   end
 end
 -- a row: id region number held gift gift_fresh promised promised_fresh want demand lapse
-if (me and number <= me[3]) or (sent > 0 and now - sent > lease) then
+local known = me and me[3] or 0
+if number <= known or (sent > 0 and now - sent > lease) then
   return string.format("late %.0f", now)
 end
-local known = me and me[3] or 0
 local is_older = known < answered and known + held + want > 0
 if me and answered == 0 and held == 0 and me[4] + me[5] > 0 then
   rest = math.max(rest, longest)
