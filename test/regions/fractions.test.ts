@@ -243,7 +243,7 @@ test("what was used of a log rests until it is fresh, and is then given away, wh
     const world = await open(["eu", "us"], 0.1, 1000, slidingLog(window));
     const [eu, us] = world.regions.map(({ limiter }) => limiter);
     const parts = () => [eu, us].map((one) => Math.round((one?.fraction ?? 0) * 100) / 100);
-    await busy(world, [40, 0], 36_000);
+    await busy(world, [40, 0], 39_000);
     assert.equal(parts(), [0.95, 0.05]);
     const [used = 0] = await busy(world, [40, 0], 6000);
     assert.ok(used > 150, `${used}`);
