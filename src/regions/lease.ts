@@ -81,7 +81,6 @@ export class Lease {
     const comeUsed = this.part.rests ? Math.max(0, held - this.held - fresh) : 0;
     const come = held - this.held - comeUsed + rested;
     const comeFresh = fresh + rested;
-    const releasedMs = this.#releasedMs(now);
     const inUse = Math.min(before + come, most);
     const grown = Math.max(0, inUse - before);
     const freed = this.part.use(inUse, Math.min(comeFresh, grown));
@@ -90,19 +89,19 @@ export class Lease {
     this.#resting.add(resting, freed.resting, now);
     this.#resting.add(comeUsed, [{ part: 1, micros: restMs * 1000 }], now);
     const released = before + come - inUse - resting;
-    if (released > 0) this.restMs = releasedMs;
+    if (released > 0) this.#release(this.part.fillMs);
     this.freed += freedFresh + Math.max(0, comeFresh - grown);
     this.held = held - released;
     if (this.held === 0) this.part.lapseMs = Infinity;
     return released;
   }
 
-  /** Releases all pieces, fresh or not. */
+  /** Releases all pieces, fresh or not: those that rest do so elsewhere. */
   giveUp(): void {
-    this.restMs = this.#releasedMs(this.#clock.now());
-    this.freed += piecesOf(this.part.use(0, 0).fresh);
-    this.most = Infinity;
+    this.change(this.held, 0, 0);
+    this.#release(this.#resting.freshMs - this.#clock.now());
     this.#resting.clear();
+    this.most = Infinity;
     this.held = 0;
     this.part.lapseMs = Infinity;
   }
@@ -114,10 +113,9 @@ export class Lease {
     this.freed = 0;
   }
 
-  /** Returns after how many ms everything is fresh that was released or will be now. */
-  #releasedMs(now: number): number | undefined {
-    if (this.restMs === undefined) return undefined;
-    return Math.max(this.restMs, this.part.restMs, this.#resting.freshMs - now);
+  /** What is released is fresh after so many ms. */
+  #release(restMs: number): void {
+    if (this.restMs !== undefined) this.restMs = Math.max(this.restMs, restMs);
   }
 
   /** Pieces that rest are fresh only then. */

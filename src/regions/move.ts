@@ -121,9 +121,8 @@ export function move(
   if (more.some((permits) => permits > 0)) state.settle(now, like(state, more));
   if (less.some((permits) => permits > 0)) state.giveBack(now, like(state, less));
   if (old === undefined) return { fresh: freed, resting: [] };
-  const kept = state.deficit(now);
   const used = whole.flatMap((policy, i): Used | readonly Used[] => {
-    const permits = Math.max(0, (lacking[i] ?? 0) - (kept[i] ?? 0));
+    const permits = Math.min(lacking[i] ?? 0, (released - freed) * (capacities[i] ?? 0));
     if (!hasInstants(policy) || permits === 0) return [];
     return isDated(policy)
       ? usedLast(policy, share(policy, from), statesOf(old)[i], permits, now)

@@ -242,10 +242,10 @@ export class Part implements Validity, Clock {
     return freed;
   }
 
-  /** After so many ms what it releases used is fresh. What comes back at a rate goes without any permit: it must fill anew. */
-  get restMs(): number {
+  /** After so many ms what it releases is fresh. What comes back at a rate goes without any permit: it must fill anew. */
+  get fillMs(): number {
     const { rests, keepMs } = this.#options.numbers;
-    return rests ? this.#state.lifetime(this.#time.now()) / 1000 : keepMs;
+    return rests ? 0 : keepMs;
   }
 
   /** Whether pieces rest that were used: see `resting.ts`. */

@@ -3,8 +3,8 @@
  *
  * What was used of a window or log comes back a window later, wherever it is. A region that got such a piece would have to
  * count it as used just now: it would come back a window after the move, and never if it moved more often. So a region that
- * gives it away does without it, but keeps it until it is fresh, on its lease. What comes back at a rate does not rest: it
- * is of use at once.
+ * gives it away does without it, but keeps it until it is fresh, on its lease; or, if no other one lacks it, tells the home
+ * when that is. What comes back at a rate does not rest: it is of use at once.
  *
  * - **Dated** permits (sliding windows and logs) come back one after the other. Those that were used last are given away:
  *   at no time are more of them used than the whole state has used.

@@ -65,6 +65,18 @@ test("what was used of a window rests until it is back, the last used first give
   }
 });
 
+test("what is given away beside a debt rests too, however little it is", () => {
+  for (const policy of [slidingLog(window), slidingWindow(window), fixedWindow(window)]) {
+    for (const to of [0.9, 0.5, 0.05]) {
+      const { whole, state } = open(policy, 0.95);
+      state.settle(0, 1000);
+      const { fresh, resting } = move(state, whole, { from: 0.95, to, fresh: 0, base: 0 }, 0, 0);
+      const parts = resting.reduce((sum, { part }) => sum + part, 0);
+      assert.equal([fresh, Math.round(parts * 100) / 100], [0, Math.round(95 - to * 100) / 100]);
+    }
+  }
+});
+
 test("beside a window, what comes back at a rate counts as used in pieces that are fresh", () => {
   const bucket = tokenBucket({ capacity: 100, refill: 100, everyMs: 10_000 });
   const { whole, state } = open({ bucket, window: slidingLog(window) }, 0.1);

@@ -150,6 +150,38 @@ test("used pieces of a bucket are not full before an empty bucket is, if their r
   await world.close();
 });
 
+test("used pieces of a stepped bucket are not full before an empty one is, if their region has kept the permits that were left", async () => {
+  const clock = new FakeClock();
+  const policy = tokenBucket({ capacity: 4000, refill: 400, everyMs: 1000, stepped: true });
+  const [eu] = open(policy, clock, { regions: ["eu"], reserve: 0.5, everyMs: 100 });
+  assert.ok(eu);
+  await eu.peek();
+  await clock.advance(60_001);
+  let granted = 0;
+  const ask = async (requests: number) => {
+    for (let i = 0; i < requests; i++) granted += (await eu.tryAcquire()) ? 1 : 0;
+  };
+  const startMs = clock.now();
+  await ask(2100);
+  while (eu.fraction < 1) await clock.advance(10);
+  // it is idle: what it gives back has no permit left, since all of them are in its reserve
+  while (eu.fraction > 0.5) await clock.advance(10);
+  await ask(2000);
+  await clock.advance(60_001 + 1000 - clock.now());
+  for (let second = 1; second < 6; second++) {
+    await ask(200);
+    await clock.advance(1000);
+  }
+  for (let t = 0; t < 500; t += 20) {
+    await ask(200);
+    await clock.advance(20);
+  }
+  const ms = clock.now() - startMs;
+  const most = 4000 + 400 * Math.ceil(ms / 1000);
+  assert.ok(granted <= most, `${granted} in ${ms} ms, at most ${most}`);
+  await leave(eu, clock);
+});
+
 test("regions that ask for less than a third of 10 a minute are granted some of it, while another one asks for too much", async () => {
   const world = new World(gcra({ limit: 10, periodMs: 60_000, burst: 10 }), {
     regions: ["eu", "us", "asia"],
