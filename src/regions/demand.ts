@@ -16,7 +16,11 @@
  * Example: 10 a minute, so a request costs 6 s. Who asks every 8 s asks for 0.75 of the limit; the average is over 64 s,
  * and varies from 0.70 to 0.80.
  *
- * Who asks at all asks for as large a part as one request needs. Callers that wait are demand in the next interval too.
+ * Who asks at all asks for as large a part as one request needs: that of the policy of which it needs the largest part,
+ * which need not be the one that limits how many come. Callers that wait are demand in the next interval too.
+ *
+ * Example: 3600 an hour and 100 a second. A request for 1 costs 1 s, for the hour; it needs 0.01, for the second.
+ *
  * Times are ms; costs are ms for which the whole limit has to work.
  */
 import { WHOLE } from "../stores/ledger.ts";
@@ -57,10 +61,8 @@ export class Demand {
   #cost = 0;
   /** What was waited for when the count began. */
   #waited = 0;
-  /** Of the largest request. */
-  #largest = 0;
-  /** What part of the limit a request needs, for each ms that it costs. */
-  needs = 0;
+  /** Of the largest request lately. */
+  #need = 0;
 
   constructor(everyMs: number, now: number) {
     this.#everyMs = everyMs;
@@ -70,16 +72,16 @@ export class Demand {
   /** The estimate, in `WHOLE`. */
   get value(): number {
     const waiting = this.#areFew ? this.waiting / this.#memoryMs : 0;
-    const asked = this.#estimate + waiting;
+    const asked = Math.min(MOST, this.#estimate + waiting);
     if (asked === 0) return 0;
-    return Math.round(Math.max(asked * WHOLE, this.#largest * this.needs * WHOLE + ROUNDED_OFF));
+    return Math.round(Math.max(asked * WHOLE, this.#need * WHOLE + ROUNDED_OFF));
   }
 
-  /** Counts requests that cost so much together. */
-  asked(cost: number, requests = 1): void {
+  /** Counts requests that cost so much together, and of which each needs such a part of the limit. */
+  asked(cost: number, need: number, requests = 1): void {
     this.#asked += cost;
     this.#requests += requests;
-    if (cost > this.#largest * requests) this.#largest = cost / requests;
+    if (need > this.#need) this.#need = need;
   }
 
   get #areFew(): boolean {
@@ -117,7 +119,7 @@ export class Demand {
     this.#estimate = isChance ? this.#averaged(elapsed) : Math.min(MOST, this.#newest(elapsed));
     if (!isChance && this.#areFew) this.#estimate = Math.min(MOST_OF_FEW, this.#estimate);
     if (this.#isOver(elapsed)) this.#estimate = 0;
-    if (this.#estimate === 0 && this.waiting === 0) this.#largest = 0;
+    if (this.#estimate === 0 && this.waiting === 0) this.#need = 0;
     this.#restart(now);
     const [less, more] = [before, this.#estimate].sort((a, b) => a - b) as [number, number];
     return !isChance && more > less * RISING;

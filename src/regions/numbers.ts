@@ -28,8 +28,8 @@ export interface Numbers {
   readonly basePolicies: PolicyList;
   /** Permits a ms of the whole limit, by policy. */
   readonly rates: readonly number[];
-  /** What part of the limit a request needs at most, for each ms for which the whole limit has to work for it. */
-  readonly needs: number;
+  /** The largest request that the whole limit grants, by policy. */
+  readonly largest: readonly number[];
   /** The lifetime of a new state, µs: one that lasts no longer has no more than a new one. */
   readonly lifetime: number;
   /** Whether pieces rest that were used: see `resting.ts`. */
@@ -49,7 +49,7 @@ export function numbersOf(policies: PolicyList, base: number): Numbers {
     basePolicies,
     lifetime: openPolicyState(basePolicies, 0, 0).lifetime(0),
     rates: list.map(rateOf),
-    needs: Math.max(...list.map(needsOf)),
+    largest: list.map(largestOf),
     rests: list.some(hasInstants),
     keepMs: keepMsOf(list),
     fits: 0,
@@ -67,11 +67,6 @@ function largestOf(policy: Policy): number {
   const largest = state.capacity(0);
   // Guava's algorithms lend
   return state.earliest(0, 2 * largest) < Infinity ? Infinity : largest;
-}
-
-function needsOf(policy: Policy): number {
-  const rate = rateOf(policy);
-  return rate < Infinity ? rate / largestOf(policy) : 0;
 }
 
 function keepMsOf(policies: readonly Policy[]): number {

@@ -80,7 +80,6 @@ export class Part implements Validity, Clock {
     const { last, epoch } = this.#time;
     this.#state = new PartState(openPolicyState(numbers.basePolicies, last, epoch), largest, this);
     this.demand = new Demand(everyMs, clock.now());
-    this.demand.needs = numbers.needs;
   }
 
   now(): number {
@@ -194,7 +193,7 @@ export class Part implements Validity, Clock {
       if (largest.earliest(0, amount) === Infinity) throw largest.excess(0, amount);
       if (typeof amount === "number") numbers.fits = amount;
     }
-    this.demand.asked(mostOf(amount, numbers.rates));
+    this.demand.asked(mostOf(amount, numbers.rates), mostOf(amount, numbers.largest));
   }
 
   /** Whether no caller or reservation waits. */
@@ -260,7 +259,6 @@ export class Part implements Validity, Clock {
 
   /** Goes by the numbers in force from now on. */
   renumber(): void {
-    this.demand.needs = this.#options.numbers.needs;
     if (this.#queue !== undefined) this.#queue.resize(this.policies);
     else this.#state.resize(this.#time.now(), this.policies, this.#time.epoch);
   }

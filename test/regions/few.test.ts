@@ -259,6 +259,48 @@ test("an acquire that fits into capacity / regions does not wait for ever", asyn
   assert.ok(isServed, `after a minute it waits, with ${eu.fraction.toFixed(3)} of the limit`);
 });
 
+test("a request needs the largest part that any policy needs for it, and no more: 3600 an hour and 100 a second", async () => {
+  const clock = new FakeClock();
+  const hour = tokenBucket({ capacity: 3600, refill: 3600, everyMs: 3_600_000 });
+  const second = tokenBucket({ capacity: 100, refill: 100, everyMs: 1000 });
+  const [eu, us] = open({ hour, second }, { clock, regions: ["eu", "us"] });
+  assert.ok(eu && us);
+  for (const limiter of [eu, us]) await limiter.peek();
+  await clock.advance(3_700_000);
+  // their reserves are used up
+  for (let i = 0; i < 18; i++) for (const limiter of [eu, us]) await limiter.charge(10);
+  let sum = 0;
+  for (let seconds = 0; seconds < 600; seconds++) {
+    for (let i = 0; i < 2; i++) await eu.tryAcquire();
+    // America asks for a sixth of the limit
+    if (seconds % 6 === 0) await us.tryAcquire();
+    await clock.advance(1000);
+    if (seconds >= 300) sum += eu.fraction;
+  }
+  assert.ok(sum / 300 > 0.75, `Europe has ${sum / 300}`);
+});
+
+test("callers that wait for large requests beside many small ones do not make a record that no region can read", async () => {
+  const clock = new FakeClock();
+  const month = 30 * DAY_MS;
+  const policy = tokenBucket({ capacity: 1e12, refill: 1e12, everyMs: month });
+  const [eu, us] = open(policy, { clock, regions: ["eu", "us"], reserve: 0 });
+  assert.ok(eu && us);
+  for (const limiter of [eu, us]) await limiter.peek();
+  await clock.advance(10_000);
+  const ended: Promise<unknown>[] = [];
+  for (let i = 0; i < 20; i++) ended.push(us.acquire(8e11).catch(() => {}));
+  const ofMs = 1e12 / month;
+  for (let seconds = 0; seconds < 200; seconds++) {
+    for (let i = 0; i < 3; i++) await us.tryAcquire(110 * ofMs);
+    await eu.tryAcquire(100 * ofMs);
+    await clock.advance(1000);
+    assert.is(eu.state, "ready", `after ${seconds} s`);
+  }
+  await Promise.all([eu.close(), us.close(), clock.advance(30_000)]);
+  await Promise.all(ended);
+});
+
 test("keys of smoothBursty are forgotten some time", async () => {
   const { set } = Map.prototype;
   let parts: Map<unknown, unknown> | undefined;

@@ -288,11 +288,20 @@ test("few requests: what chance does not explain is believed at once, what it do
   let now = 0;
   const demand = new Demand(1000, now);
   for (const [requests, expected] of rows) {
-    demand.asked(requests * 50, requests);
+    demand.asked(requests * 50, 0, requests);
     now += 1000;
     demand.measure(now);
     assert.ok(Math.abs(demand.value / 5e7 - expected) < 0.01, `${demand.value} after ${requests}`);
   }
+});
+
+test("what few callers wait for is bounded like other demand, and what a request needs counts for more", () => {
+  const demand = new Demand(1000, 0);
+  demand.asked(200, 0.7);
+  demand.measure(1000);
+  assert.is(Math.round(demand.value / 1e6), 700);
+  demand.waiting = 1e15;
+  assert.is(demand.value, 16e9);
 });
 
 test.run();
