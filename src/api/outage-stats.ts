@@ -80,7 +80,7 @@ export class OutageStats {
     queueMicrotask(() => diagnostics.unavailable.publish(message));
   }
 
-  /** Called when the store has answered: ends the outage. */
+  /** Called when the store has answered, or those that it did not answer ask no more: ends the outage. */
   answered(): void {
     if (this.#outage === undefined) return;
     const { cause, before } = this.#outage;

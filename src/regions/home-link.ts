@@ -71,7 +71,6 @@ export class HomeLink {
       const reply = readReply(text, pool);
       sender.ahead = (reply.record === undefined ? reply.late : reply.record.last) - now;
       this.forget(sender);
-      if (this.#failing.size === 0) this.#options.stats.answered();
       const beforeMs = this.#answeredMs;
       this.#answeredMs = now;
       this.#answered(now, beforeMs);
@@ -90,9 +89,10 @@ export class HomeLink {
     this.#options.stats.lost(cause);
   }
 
-  /** The sender sends no more, or has an answer. */
+  /** The sender sends no more, or has an answer. If no other fails, the outage is over. */
   forget(sender: Sender): void {
     this.#failing.delete(sender);
+    if (this.#failing.size === 0) this.#options.stats.answered();
   }
 
   #message({ ahead }: Sender, said: Said): readonly string[] {

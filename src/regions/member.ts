@@ -50,6 +50,8 @@ export class Member {
   /** When the ledger was created, by its own clock; 0: not known. */
   #created = 0;
   readonly #root: Sender = { ahead: undefined };
+  /** A call asks for that from then on, if no key does: it has had no answer. */
+  #greetMs = -Infinity;
   /**
    * Whether the messages of the keys wait for what tells when the ledger was created: a record that begins without that
    * is closed for a lease.
@@ -75,7 +77,8 @@ export class Member {
 
   /** Learns when the ledger was created, so that a key that becomes hot later need not wait for that. */
   greet(): void {
-    if (this.#home.number === 0 && !this.#isClosed) this.#sendRoot();
+    const isKnown = this.#greetMs === Infinity || this.#isClosed;
+    if (!isKnown && this.#options.clock.now() >= this.#greetMs) this.#sendRoot();
   }
 
   /** Whether the part takes part in the messages. */
@@ -292,10 +295,12 @@ export class Member {
       this.#arm();
     };
     const replied = ({ record }: Reply) => {
+      this.#greetMs = Infinity;
       // not later than now, if the home's clock was ahead
       this.#created = Math.max(Math.min(this.#created, record.last), record.created);
       greeted();
     };
+    this.#greetMs = this.#options.clock.now() + LONGEST_PAUSE * patienceMs(this.#options);
     const said = { keepMs: ROOT_MS, since: 0 };
     void this.#home.send(this.#root, this.#options.ledgerKey, said, replied, greeted);
   }

@@ -366,6 +366,65 @@ test("one key whose record is broken is one outage, until it is deleted or its c
   }
 });
 
+for (const [title, fails] of [
+  ["refuses", () => Promise.reject(new Error("away"))],
+  ["hangs", never],
+] as const) {
+  test(`an outage in which a home ${title} ends, although the keys that had it are no longer hot then`, async () => {
+    const home = new Home();
+    const eu = home.open();
+    await eu.peek();
+    await home.clock.advance(1000);
+    home.before = fails;
+    await ask(home.clock, [eu], 3000);
+    assert.is(eu.state, "unavailable");
+    await home.clock.advance(20_000);
+    home.before = () => undefined;
+    await home.clock.advance(60_000);
+    // the reserve serves it
+    assert.is(await eu.tryAcquire(), true);
+    await home.clock.advance(100);
+    assert.is(eu.state, "ready");
+    home.sent.length = 0;
+    await home.clock.advance(60_000);
+    assert.is(await eu.tryAcquire(), true);
+    assert.equal(home.sent, []);
+    await end(home, eu);
+  });
+}
+
+test("an outage at the start ends without a hot key; until then calls ask the home about twice a minute", async () => {
+  const home = new Home();
+  home.before = () => Promise.reject(new Error("away"));
+  const eu = home.open();
+  const seldom = async () => {
+    for (let seconds = 0; seconds < 120; seconds++) {
+      assert.is(await eu.tryAcquire(), true);
+      await home.clock.advance(1000);
+    }
+  };
+  await seldom();
+  assert.is(eu.state, "unavailable");
+  assert.is(home.sent.length, 4);
+  home.before = () => undefined;
+  await seldom();
+  assert.is(eu.state, "ready");
+  assert.is(home.sent.length, 5);
+  await end(home, eu);
+});
+
+test("an outage of a key whose record is broken ends with the callers of this key, also if there are no others", async () => {
+  const home = new Home();
+  home.before = (sent) => (isRoot(sent) ? undefined : Promise.reject(new Error("WRONGTYPE")));
+  const eu = home.open();
+  await ask(home.clock, [eu.for("broken")], 5000);
+  assert.is(eu.state, "unavailable");
+  await home.clock.advance(20_000);
+  assert.is(eu.state, "ready");
+  assert.is(eu.stats.outages, 1);
+  await end(home, eu);
+});
+
 test("an error that comes too late, for a key that has gone, is no outage", async () => {
   const home = new Home();
   const eu = home.open();
