@@ -271,8 +271,10 @@ export class PartLimiter implements RemoteLimiter {
 
   charge(permits: Permits): Promise<void> {
     return this.#try(() => {
-      const part = this.#open(permits);
-      return this.#pay(part, "charge", part.queue.checked(permits));
+      const part = this.#open();
+      const amount = part.queue.checked(permits);
+      part.charged(amount);
+      return this.#pay(part, "charge", amount);
     });
   }
 

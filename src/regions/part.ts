@@ -196,6 +196,11 @@ export class Part implements Validity, Clock {
     this.demand.asked(mostOf(amount, numbers.rates), mostOf(amount, numbers.largest));
   }
 
+  /** Counts what was used as demand: no part must be as large as that. */
+  charged(amount: Amount): void {
+    this.demand.asked(mostOf(amount, this.#options.numbers.rates), 0);
+  }
+
   /** Whether no caller or reservation waits. */
   get isIdle(): boolean {
     return this.#queue?.isIdle ?? true;
