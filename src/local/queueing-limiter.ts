@@ -37,7 +37,7 @@ import {
   GrantedReservation,
   QueuedReservation,
 } from "../queue/reservation.ts";
-import { known, UNKNOWN } from "../queue/supply.ts";
+import { UNKNOWN } from "../queue/supply.ts";
 import type { Waiter } from "../queue/waiter.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
@@ -208,7 +208,7 @@ export class QueueingLimiter implements Combinable, Counted {
     const refusal = this.#look(amount, fairEntry);
     // the look has refused those who were in front, and cannot be in time any more
     if (refusal.allowed) return this.#decide(permits, options, isReported);
-    if (isReported) this.#callStats.refused(amount, "too-long", () => known(refusal));
+    if (isReported) this.#callStats.refused(amount, "too-long", () => refusal);
     return refusal;
   }
 
@@ -296,7 +296,6 @@ export class QueueingLimiter implements Combinable, Counted {
     reason: RefusedMessage["reason"] = "too-long",
   ): void {
     // how long the wait would be if there were room
-    const because = () => known(this.#queue.look(amount, Infinity, fairEntry));
-    this.#callStats.refused(amount, reason, because);
+    this.#callStats.refused(amount, reason, () => this.#queue.look(amount, Infinity, fairEntry));
   }
 }

@@ -8,7 +8,6 @@ import { ReservationCancelledError } from "../ground/errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../ground/permits.ts";
 import type { PolicyState } from "../stores/state/one.ts";
 import type { PermitQueue } from "./permit-queue.ts";
-import { UNKNOWN } from "./supply.ts";
 import { Waiter } from "./waiter.ts";
 
 /** Where the difference between the reserved and the used permits is charged or refunded. */
@@ -75,8 +74,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     this.#account = account;
     this.#callStats = callStats;
     this.permits = permits;
-    const { instant } = queue.estimate(amount, fairEntry);
-    this.waitMs = instant < UNKNOWN ? toMillis(instant - this.asked) : Infinity;
+    this.waitMs = toMillis(queue.estimate(amount, fairEntry).instant - this.asked);
     callStats.granted(amount, this.waitMs * 1000);
     this.#taken = amount;
     if (isAwaited) {

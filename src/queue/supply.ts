@@ -8,11 +8,6 @@ import type { Deadlines, Due } from "./deadlines.ts";
  */
 export const UNKNOWN = Number.MAX_VALUE;
 
-/** Returns the answer as its caller sees it: a wait that is not known is `Infinity`. */
-export function known<T extends { readonly waitMs: number }>(answer: T): T {
-  return answer.waitMs < UNKNOWN / 1e6 ? answer : { ...answer, waitMs: Infinity };
-}
-
 /** Times are microseconds on the time scale of the queue. */
 export interface Supply {
   /**

@@ -29,9 +29,9 @@ import {
 } from "../ground/errors.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import { AT_ONCE } from "../local/queueing-limiter.ts";
-import { known } from "../queue/supply.ts";
 import type { Policies } from "../stores/policies.ts";
 import type { Part } from "./part.ts";
+import { known } from "./part-state.ts";
 import type { Region } from "./region.ts";
 import { RegionalReservation } from "./reservation.ts";
 

@@ -6,6 +6,14 @@ import { Deadlines, type Due } from "../queue/deadlines.ts";
 import { UNKNOWN } from "../queue/supply.ts";
 import type { PolicyState } from "../stores/state/one.ts";
 
+/** A wait of so many ms, or more, is not known. */
+export const UNKNOWN_MS = UNKNOWN / 1e6;
+
+/** Returns the answer as its caller sees it: a wait that is not known is `Infinity`. */
+export function known<T extends { readonly waitMs: number }>(answer: T): T {
+  return answer.waitMs < UNKNOWN_MS ? answer : { ...answer, waitMs: Infinity };
+}
+
 /** Whether the part may be used now: read from the clock before every look at the state. */
 export interface Validity {
   readonly isOver: boolean;

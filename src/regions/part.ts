@@ -3,15 +3,14 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import type { ShareOptions, WaitOptions } from "../api/limiter-api.ts";
 import type { CheckedOptions } from "../api/options.ts";
 import type { OutageStats } from "../api/outage-stats.ts";
-import type { CallStats } from "../api/stats.ts";
+import { type Because, CallStats } from "../api/stats.ts";
 import type { Clock, Timer } from "../ground/clock.ts";
-import { diagnostics } from "../ground/diagnostics.ts";
+import { type DiagnosticsSource, diagnostics, type RefusedMessage } from "../ground/diagnostics.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "../local/queueing-limiter.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, type Order } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
-import { known } from "../queue/supply.ts";
 import { type Exchange, WHOLE } from "../stores/ledger.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
@@ -19,7 +18,7 @@ import { openPolicyState } from "../stores/state/several.ts";
 import { Demand } from "./demand.ts";
 import { type Freed, move, partsOf } from "./move.ts";
 import { LEAST, type Numbers } from "./numbers.ts";
-import { PartState, type Validity } from "./part-state.ts";
+import { known, PartState, UNKNOWN_MS, type Validity } from "./part-state.ts";
 
 export interface MemberOptions {
   readonly name: string;
@@ -108,7 +107,7 @@ export class Part implements Validity, Clock {
       this,
       policies,
       { name, maxWaiting, onFull },
-      stats.callStats(policies.names, this.key),
+      new PartStats(this.#source, policies.names, stats.counts),
     );
     return this.#limiter;
   }
@@ -224,7 +223,7 @@ export class Part implements Validity, Clock {
     let freed: Freed = { fresh: 0, resting: [] };
     if (from === to && this.isOver === (this.#options.base + to === 0)) return freed;
     this.inUse = to;
-    const { numbers, base, clock, name, region } = this.#options;
+    const { numbers, base, clock, region } = this.#options;
     const [before, after] = [from, to].map((pieces) => Math.max(LEAST, base + pieces / WHOLE));
     const parts = { from: before as number, to: after as number, fresh: fresh / WHOLE, base };
     const overMicros = Math.ceil(Math.max(0, clock.now() - this.lapseMs) * 1000);
@@ -238,12 +237,16 @@ export class Part implements Validity, Clock {
     });
     const channel = diagnostics.fraction;
     if (!channel.hasSubscribers) return freed;
-    const { key } = this;
     const leaseMs = to === 0 ? 0 : Math.max(0, this.lapseMs - clock.now());
-    const source = { limiter: name, ...(key === undefined ? {} : { key }) };
     const shares = { fraction: base + to / WHOLE, demand: this.demand.value / WHOLE };
-    queueMicrotask(() => channel.publish({ ...source, region, ...shares, leaseMs }));
+    queueMicrotask(() => channel.publish({ ...this.#source, region, ...shares, leaseMs }));
     return freed;
+  }
+
+  /** What its messages are about. */
+  get #source(): DiagnosticsSource {
+    const { key } = this;
+    return { limiter: this.#options.name, ...(key === undefined ? {} : { key }) };
   }
 
   /** After so many ms what it releases is fresh. What comes back at a rate goes without any permit: it must fill anew. */
@@ -273,6 +276,17 @@ export class Part implements Validity, Clock {
 function mostOf(amount: Amount, units: readonly number[]): number {
   if (typeof amount === "number") return amount / (units[0] ?? 1);
   return units.reduce((most, unit, i) => Math.max(most, (amount[i] ?? 0) / unit), 0);
+}
+
+/** What it publishes knows no wait that depends on other regions. */
+class PartStats extends CallStats {
+  override granted(amount: Amount, wait: number): void {
+    super.granted(amount, wait / 1000 < UNKNOWN_MS ? wait : Infinity);
+  }
+
+  override refused(amount: Amount, reason: RefusedMessage["reason"], because?: Because): void {
+    super.refused(amount, reason, because && (() => known(because())));
+  }
 }
 
 /** Its errors name the numbers of the part. */

@@ -2,6 +2,7 @@ import type { LocalReservation, Reservation, WaitOptions } from "../api/limiter-
 import type { MaybePromise } from "../ground/maybe-promise.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import type { CheckedAccount } from "../queue/reservation.ts";
+import { known } from "./part-state.ts";
 import { payerOf } from "./reserve.ts";
 
 /** Charges or refunds the limiter of the key. */
@@ -34,7 +35,7 @@ export class RegionalReservation implements Reservation {
     this.#made = make({ supply, charge: by("charge"), refund: by("refund") });
     this.#changed = changed;
     this.permits = this.#made.permits;
-    this.waitMs = this.#made.waitMs;
+    this.waitMs = known(this.#made).waitMs;
   }
 
   ready(options?: WaitOptions): Promise<number> {
