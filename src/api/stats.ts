@@ -42,7 +42,7 @@ export class Counts implements LimiterStats {
 }
 
 /** Details of a refusal. Called only if the refusal is published. */
-export type Because = () => { readonly waitMs: number; readonly policy: string };
+export type Because = () => { readonly waitMs: number; readonly policy: string } | undefined;
 
 /**
  * Counts and publishes for one limiter, or for one of its keys. Times are µs.

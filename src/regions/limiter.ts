@@ -184,8 +184,10 @@ export class PartLimiter implements RemoteLimiter {
         () => this.region.feedOf(current)?.changed(),
       );
       if (reservation.waitMs === 0) return reservation;
-      const ready = this.#waits(current, permits, reservation.ready()).then(() => {
+      const isKnown = reservation.waitMs < Infinity;
+      const ready = this.#waits(current, permits, reservation.ready()).then((waitedMs) => {
         reservation.waitMs = 0;
+        if (!isKnown) current.waited(permits, waitedMs);
       });
       // rejected where it is cancelled: by the caller, or by `close`
       ready.catch(() => {});

@@ -243,6 +243,12 @@ export class Part implements Validity, Clock {
     return freed;
   }
 
+  /** Publishes that a reservation has waited for a time that was not known before. */
+  waited(permits: Permits, waitMs: number): void {
+    const channel = diagnostics.wait;
+    if (waitMs > 0 && channel.hasSubscribers) channel.publish({ ...this.#source, permits, waitMs });
+  }
+
   /** What its messages are about. */
   get #source(): DiagnosticsSource {
     const { key } = this;
@@ -278,14 +284,17 @@ function mostOf(amount: Amount, units: readonly number[]): number {
   return units.reduce((most, unit, i) => Math.max(most, (amount[i] ?? 0) / unit), 0);
 }
 
-/** What it publishes knows no wait that depends on other regions. */
+/** A wait that depends on other regions is not known: it is not published before it is over. */
 class PartStats extends CallStats {
   override granted(amount: Amount, wait: number): void {
-    super.granted(amount, wait / 1000 < UNKNOWN_MS ? wait : Infinity);
+    super.granted(amount, wait / 1000 < UNKNOWN_MS ? wait : 0);
   }
 
   override refused(amount: Amount, reason: RefusedMessage["reason"], because?: Because): void {
-    super.refused(amount, reason, because && (() => known(because())));
+    super.refused(amount, reason, () => {
+      const why = because?.();
+      return why !== undefined && why.waitMs < UNKNOWN_MS ? why : undefined;
+    });
   }
 }
 
