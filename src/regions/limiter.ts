@@ -53,22 +53,24 @@ export class PartLimiter implements RemoteLimiter {
     return this.region.partOf(this.#key);
   }
 
+  /** The part, without a lease that is over. */
+  get #current(): Part {
+    return this.region.member.current(this.#part);
+  }
+
   get #reserve(): RemoteLimiter | undefined {
     return this.region.reserve(this.#key);
   }
 
   /** The part of the limit that this region may use now, from 0 to 1; without what it has in a store. */
   get fraction(): number {
-    const part = this.#part;
-    part.now();
-    if (part.isLapsed) this.region.member.lapse(part);
-    return part.fraction;
+    return this.#current.fraction;
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
     return this.#try(() => {
       if (options !== undefined) checkWaitOptions(options)?.throwIfAborted();
-      const part = this.#open(permits, options);
+      const part = this.#ask(permits, options);
       const reserve = this.#reserve;
       if (reserve === undefined) {
         const granted = part.acquire(permits, options);
@@ -92,7 +94,7 @@ export class PartLimiter implements RemoteLimiter {
     try {
       if (wait !== undefined) return this.#tryWithin(first as Permits, wait);
       if (isTryOptions(first)) return this.#tryWithin(1, first);
-      const part = this.#open(first);
+      const part = this.#ask(first);
       const reserve = this.#reserve;
       if (reserve !== undefined) {
         return part.grants(first) ? GRANTED : this.#tryReserve(reserve, first);
@@ -108,7 +110,7 @@ export class PartLimiter implements RemoteLimiter {
   #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
     checkTryOptions(wait).signal?.throwIfAborted();
     const options = typeof wait === "number" ? { timeoutMs: wait } : wait;
-    const part = this.#open(permits, options);
+    const part = this.#ask(permits, options);
     if (part.grants(permits, options)) return GRANTED;
     const reserve = this.#reserve;
     if (reserve !== undefined) {
@@ -170,7 +172,7 @@ export class PartLimiter implements RemoteLimiter {
   ): Promise<Reservation> {
     return this.#try(async () => {
       checkShareOptions(options);
-      const part = this.#open(permits, options);
+      const part = this.#ask(permits, options);
       const reserve = this.#reserve;
       if (reserve !== undefined && part.waitMs(permits, options) > 0 && !part.hasRoom(permits)) {
         const made = await this.#reserveThere(reserve, permits);
@@ -180,19 +182,21 @@ export class PartLimiter implements RemoteLimiter {
       const reservation = new RegionalReservation(
         current.queue.supply,
         (account) => current.limiter[reserveAwaited](permits, sequence, options, account),
-        (verb, amount) => this.#pay(this.#part, verb, amount),
+        (verb, amount) => this.#pay(this.#current, verb, amount),
         () => this.region.feedOf(current)?.changed(),
       );
       if (reservation.waitMs === 0) return reservation;
       const isKnown = reservation.waitMs < Infinity;
+      let isServed = false;
       const ready = this.#waits(current, permits, reservation.ready()).then((waitedMs) => {
-        reservation.waitMs = 0;
+        isServed = true;
         if (!isKnown) current.waited(permits, waitedMs);
       });
       // rejected where it is cancelled: by the caller, or by `close`
       ready.catch(() => {});
       const looked = reserve && this.region.feed(current).looked();
       if (looked !== undefined) await Promise.race([looked, ready]);
+      if (isServed) reservation.waitMs = 0;
       return reservation;
     });
   }
@@ -219,7 +223,7 @@ export class PartLimiter implements RemoteLimiter {
       peek: async (permits = 1) => this.#look(this.#open(), permits, options),
       decide: async (permits = 1) => {
         const decision = await this.#decide(this.#open(), permits, options);
-        if (decision.allowed) this.#open(permits);
+        if (decision.allowed) this.#ask(permits);
         return decision;
       },
       reserve: (permits) => this.reserve(permits, options),
@@ -233,7 +237,7 @@ export class PartLimiter implements RemoteLimiter {
       },
       isFair: this.region.isFair,
       refused: (permits) => {
-        this.#open(permits);
+        this.#ask(permits);
         this.#lack();
       },
       full: (permits) => this.#part.limiter[asParticipant](options).full(permits),
@@ -243,7 +247,7 @@ export class PartLimiter implements RemoteLimiter {
   decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
     return this.#try(async () => {
       checkShareOptions(options);
-      const part = this.#open(permits, options);
+      const part = this.#ask(permits, options);
       const decision = await this.#decide(part, permits, options);
       if (decision.allowed) return decision;
       this.#lack();
@@ -351,16 +355,26 @@ export class PartLimiter implements RemoteLimiter {
     return this.close();
   }
 
-  /** Checks that the limiter is open, ends a lease that is over, and counts a request as demand, if its options are right. */
-  #open(permits?: Permits, options?: ShareOptions): Part {
+  /** Checks that the limiter is open. Returns its part, without a lease that is over. */
+  #open(): Part {
+    this.#checkOpen();
+    return this.#current;
+  }
+
+  /** The same for a request, which is counted as demand if its options are right; faster. */
+  #ask(permits: Permits, options?: ShareOptions): Part {
+    this.#checkOpen();
+    const part = this.#part;
+    if (part.isLapsed) this.region.member.lapse(part);
+    if (options !== undefined) part.check(permits, options);
+    part.asked(permits);
+    return part;
+  }
+
+  #checkOpen(): void {
     const { member, name } = this.region;
     if (member.isClosed) throw new LimiterClosedError(name);
     member.greet();
-    const part = this.#part;
-    if (part.isLapsed) member.lapse(part);
-    if (options !== undefined && permits !== undefined) part.check(permits, options);
-    if (permits !== undefined) part.asked(permits);
-    return part;
   }
 
   /** Counts the caller among those that wait, in a part that lacks permits. */

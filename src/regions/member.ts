@@ -136,6 +136,13 @@ export class Member {
     answer.then(done, done);
   }
 
+  /** Returns the part, without a lease that is over: a process may have been stopped until now. */
+  current(part: Part): Part {
+    part.now();
+    if (part.isLapsed) this.lapse(part);
+    return part;
+  }
+
   /** Ends the lease of a part whose time is over. */
   lapse(part: Part): void {
     const lease = this.#hot.get(part);

@@ -137,7 +137,7 @@ export class Region {
     const whole = allOnGrid(listed);
     this.#options.numbers = numbersOf(whole, this.#options.base);
     this.#options.largest.resize(0, partsOf(whole.list, this.#most), 0);
-    for (const part of [this.#whole, ...this.#parts.values()]) part.renumber();
+    for (const part of [this.#whole, ...this.#parts.values()]) this.member.current(part).renumber();
     this.member.renumber();
     if (this.#local === undefined) return;
     // it goes on with the permits that are used in the store; calls that are under way end as they would have

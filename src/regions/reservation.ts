@@ -1,5 +1,4 @@
 import type { LocalReservation, Reservation, WaitOptions } from "../api/limiter-api.ts";
-import type { MaybePromise } from "../ground/maybe-promise.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import type { CheckedAccount } from "../queue/reservation.ts";
 import { known } from "./part-state.ts";
@@ -17,7 +16,11 @@ export class RegionalReservation implements Reservation {
   waitMs: number;
   readonly #made: LocalReservation;
   readonly #changed: () => void;
-  readonly #payments: Promise<void>[] = [];
+  readonly #pay: Pay;
+  /** What `make` has asked to be paid. */
+  readonly #owed: Parameters<Pay>[] = [];
+  /** What it has taken, as far as that was paid. */
+  #taken: Permits;
 
   /**
    * @param make makes it in a part
@@ -29,12 +32,13 @@ export class RegionalReservation implements Reservation {
     pay: Pay,
     changed: () => void,
   ) {
-    const by = (verb: "charge" | "refund") => (amount: Amount) => {
-      this.#payments.push(pay(verb, amount));
-    };
+    const by = (verb: "charge" | "refund") => (amount: Amount) =>
+      void this.#owed.push([verb, amount]);
     this.#made = make({ supply, charge: by("charge"), refund: by("refund") });
+    this.#pay = pay;
     this.#changed = changed;
     this.permits = this.#made.permits;
+    this.#taken = this.permits;
     this.waitMs = known(this.#made).waitMs;
   }
 
@@ -46,18 +50,29 @@ export class RegionalReservation implements Reservation {
     return this.#made.cancel();
   }
 
-  settle(actual: Permits): Promise<void> {
-    return this.#correct((reservation) => reservation.settle(actual));
-  }
-
-  undo(): Promise<void> {
-    return this.#correct((reservation) => reservation.undo());
-  }
-
-  async #correct(how: (reservation: Reservation) => MaybePromise<void>): Promise<void> {
+  async settle(actual: Permits): Promise<void> {
     const payer = payerOf(this.#made);
-    await how(payer ?? this.#made);
+    if (payer !== undefined) return payer.settle(actual);
+    this.#made.settle(actual);
+    const owed = this.#owed.splice(0);
+    const before = this.#taken;
+    this.#taken = typeof actual === "number" ? actual : Object.assign({}, before, actual);
     this.#changed();
-    await Promise.all(this.#payments.splice(0));
+    try {
+      await Promise.all(owed.map((one) => this.#pay(...one)));
+    } catch (error) {
+      // nothing was charged: it may be settled again
+      this.#made.settle(before);
+      this.#owed.length = 0;
+      this.#taken = before;
+      throw error;
+    }
+  }
+
+  async undo(): Promise<void> {
+    const payer = payerOf(this.#made);
+    if (payer !== undefined) return payer.undo();
+    this.#made.cancel();
+    await this.settle(0);
   }
 }

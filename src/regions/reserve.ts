@@ -14,6 +14,7 @@ import { OutageStats } from "../api/outage-stats.ts";
 import { CallStats } from "../api/stats.ts";
 import type { Timer } from "../ground/clock.ts";
 import { type Amount, sameAmount, sizeOf } from "../ground/permits.ts";
+import { correct } from "../queue/reservation.ts";
 import type { Waiter } from "../queue/waiter.ts";
 import { open } from "../redis/options.ts";
 import { KeyedRemoteLimiter } from "../remote/keyed-remote-limiter.ts";
@@ -102,7 +103,7 @@ export class Feed {
   async run(): Promise<void> {
     for (let head = this.#head; head !== undefined; head = this.#head) {
       if (sizeOf(head.amount) > 0) await this.#serve(head.amount);
-      else this.#letGo(head);
+      else await this.#letPay(head);
     }
     this.isOver = true;
     this.#answered();
@@ -124,6 +125,7 @@ export class Feed {
 
   /** The place is given up, and the reserve is asked again: it was reset or paused, or has other numbers. */
   renew(): void {
+    this.#isRefused = false;
     this.#place.abort();
     this.#resume?.();
   }
@@ -176,7 +178,22 @@ export class Feed {
     const isMore = !contains(amount, taken);
     if (isMore || sameAmount(amount, taken)) payers.set(head, reservation);
     this.#letGo(head);
-    if (isMore) await reservation.settle(this.#part.permitsOf(taken));
+    if (!isMore) return;
+    try {
+      await reservation.settle(this.#part.permitsOf(taken));
+    } catch {
+      payers.delete(head);
+      correct(this.#part.queue, amount, taken);
+    }
+  }
+
+  /** Lets a head go that needs nothing any more. It may have settled for more since. */
+  async #letPay(head: Waiter): Promise<void> {
+    const { taken } = head;
+    this.#letGo(head);
+    if (sizeOf(taken) === 0) return;
+    const paid = this.#reserve().charge(this.#part.permitsOf(taken));
+    await paid.catch(() => this.#part.queue.charge(taken));
   }
 
   #letGo(head: Waiter): void {

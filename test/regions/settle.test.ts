@@ -1,0 +1,266 @@
+/** Several processes at one reserve, and reservations that are settled while something else happens. */
+import { type Clock, fairShares, fixedWindow, smoothBursty, tokenBucket } from "smooth-limiter";
+import { RegionalLimiter } from "smooth-limiter/regions";
+import { FakeClock, memoryStore } from "smooth-limiter/testing";
+import * as assert from "uvu/assert";
+import { bucket, busy, drain, nameOf, withLocal } from "../support/regions/with-local.ts";
+import { suite } from "../support/suite.ts";
+
+const test = suite("regions, settled reservations");
+
+const HOUR_MS = 3_600_000;
+
+// -- several processes at one reserve ----------------------------------------------------------
+
+/** Two processes of one region; its reserve has 10 a second. */
+async function twoProcesses(options: Parameters<typeof withLocal>[0] = {}) {
+  const opened = await withLocal(options);
+  const { limiter, all, clock } = opened;
+  const policy = tokenBucket({ capacity: 300, refill: 300, everyMs: 1000 });
+  const other = RegionalLimiter.create("limit", policy, all);
+  await other.peek();
+  await clock.advance(100);
+  return { ...opened, both: [limiter, other] as const };
+}
+
+test("two processes whose parts serve callers of one size leave the reserve full", async () => {
+  const { clock, home, both } = await twoProcesses();
+  const end = new AbortController();
+  let calls = 0;
+  let waiting = 0;
+  const left = () => {
+    waiting -= 1;
+  };
+  for (let t = 0; t < 10_000; t += 5) {
+    for (; waiting < 40; waiting += 1) {
+      calls += 1;
+      both[calls % 2 === 0 ? 0 : 1].acquire(1, { signal: end.signal }).then(left, left);
+    }
+    await clock.advance(5);
+  }
+  home.fail();
+  end.abort();
+  await clock.advance(20_000);
+  let granted = 0;
+  for (const limiter of both) while (await limiter.tryAcquire()) granted += 1;
+  for (const limiter of both) await limiter.close();
+  assert.is(granted, 10);
+});
+
+test("while the home is away, two processes use their reserve, with time-outs", async () => {
+  const { clock, home, both } = await twoProcesses();
+  home.fail();
+  for (const limiter of both) await drain(limiter);
+  let used = 0;
+  const answered = (isGranted: boolean) => {
+    if (isGranted) used += 1;
+  };
+  for (let t = 0; t < 60_000; t += 97) {
+    for (const limiter of both) {
+      limiter.tryAcquire(1, 1000).then(answered, () => {});
+      await clock.advance(48.5);
+    }
+  }
+  for (const limiter of both) await limiter.close();
+  assert.ok(used >= 500, `${used} of 600 in a minute`);
+});
+
+// -- settle ------------------------------------------------------------------------------------
+
+/** A reservation that a part served whose lease has ended since; the reserve is full, and holds 10. */
+async function servedByPart() {
+  const opened = await withLocal();
+  const { clock, home, limiter } = opened;
+  await busy(limiter, clock, 4000);
+  await clock.advance(1000);
+  const reservation = await limiter.reserve();
+  assert.is(reservation.waitMs, 0);
+  home.fail();
+  await clock.advance(20_000);
+  assert.is(limiter.fraction, 0);
+  const settle = async (used: number) => reservation.settle(used);
+  return { ...opened, settle };
+}
+
+test("settle that the region's store has failed is charged when it is repeated", async () => {
+  const { clock, local, limiter, settle } = await servedByPart();
+  local.fail();
+  const names = [await nameOf(settle(9))];
+  local.recover();
+  await clock.advance(5000);
+  names.push(await nameOf(settle(9)));
+  assert.equal(names, ["StoreUnavailableError", "undefined"]);
+  let left = 0;
+  while (await limiter.tryAcquire()) left += 1;
+  await limiter.close();
+  // 10: the second one says that it is charged, and nothing is
+  assert.is(left, 2);
+});
+
+test("the second of two settles of one tick does not resolve before its charge has arrived", async () => {
+  const { clock, local, limiter, settle } = await servedByPart();
+  local.delayMs = 100;
+  const done: string[] = [];
+  void settle(5).then(() => done.push("first"));
+  void settle(9).then(() => done.push("second"));
+  await clock.advance(10);
+  const early = [...done];
+  await clock.advance(1000);
+  await limiter.close();
+  assert.equal(early, []);
+});
+
+test("… and rejects if the region's store fails it", async () => {
+  const { local, limiter, settle } = await servedByPart();
+  local.fail();
+  const names = await Promise.all([5, 9].map((used) => nameOf(settle(used))));
+  await limiter.close();
+  assert.equal(names, ["StoreUnavailableError", "StoreUnavailableError"]);
+});
+
+test("a waiting reservation that is settled to 0, and then to more, is charged", async () => {
+  const policy = fixedWindow({ limit: 300, windowMs: 60_000 });
+  const { clock, home, limiter } = await withLocal({}, policy);
+  home.fail();
+  await drain(limiter);
+  const reservation = await limiter.reserve();
+  await Promise.all([reservation.settle(0), reservation.settle(8)]);
+  await clock.advance(60_000);
+  let granted = 0;
+  while (await limiter.tryAcquire()) granted += 1;
+  await limiter.close();
+  // 10: it went at once with 8 of which none was charged
+  assert.is(granted, 2);
+});
+
+// -- waitMs ------------------------------------------------------------------------------------
+
+test("waitMs of a reservation that has waited is still what it was when that was made", async () => {
+  const { clock, home, limiter } = await withLocal();
+  home.fail();
+  await drain(limiter);
+  const reservation = await limiter.reserve();
+  const { waitMs } = reservation;
+  await clock.advance(1000);
+  await reservation.ready();
+  await limiter.close();
+  // "as computed at that time": 0
+  assert.is(reservation.waitMs, waitMs);
+});
+
+test("fair order: a reservation that goes first, and whose permits the reserve has, need not wait", async () => {
+  const order = fairShares({ priorities: ["high", "low"] });
+  const policy = tokenBucket({ capacity: 10, refill: 10, everyMs: HOUR_MS });
+  const { clock, limiter } = await withLocal({ order, reserve: 1, regions: ["eu"] }, policy);
+  await limiter.acquire(5, { priority: "high" });
+  void nameOf(limiter.acquire(10, { priority: "low" }));
+  await clock.advance(10);
+  const reservation = await limiter.reserve(1, { priority: "high" });
+  const { waitMs } = reservation;
+  const ready = await nameOf(reservation.ready());
+  await limiter.close();
+  assert.is(ready, "0");
+  // Infinity: `allOf` with a time-out gives it back
+  assert.is(waitMs, 0);
+});
+
+// -- stopped processes -------------------------------------------------------------------------
+
+/** The clock of a process that can be stopped for a while, as by SIGSTOP: time goes on, but no timer runs. */
+class StoppableClock implements Clock {
+  readonly epochMs = 0;
+  readonly #clock: FakeClock;
+  #late: (() => void)[] | undefined;
+
+  constructor(clock: FakeClock) {
+    this.#clock = clock;
+  }
+
+  now(): number {
+    return this.#clock.now();
+  }
+
+  wakeAt(timeMs: number, wake: () => void) {
+    return this.#clock.wakeAt(timeMs, () => {
+      if (this.#late === undefined) wake();
+      else this.#late.push(wake);
+    });
+  }
+
+  stop(): void {
+    this.#late = [];
+  }
+
+  goOn(): void {
+    const late = this.#late ?? [];
+    this.#late = undefined;
+    for (const wake of late) wake();
+  }
+}
+
+/** A region that has a lease, and is stopped for 20 minutes. */
+async function stopped(hasLocal: boolean, policy = bucket) {
+  const clock = new FakeClock();
+  const own = new StoppableClock(clock);
+  const [home, local] = [memoryStore({ clock }), memoryStore({ clock })];
+  const limiter = RegionalLimiter.create("limit", policy, {
+    ...{ home, clock: own, region: "eu", regions: ["eu", "us", "asia"] },
+    ...(hasLocal ? { local } : {}),
+  });
+  await limiter.peek();
+  await clock.advance(10_000);
+  await busy(limiter, clock, 4000);
+  await clock.advance(1000);
+  const reservation = await limiter.reserve();
+  assert.is(reservation.waitMs, 0);
+  own.stop();
+  await clock.advance(1_200_000);
+  return { clock, own, limiter, reservation };
+}
+
+// The first thing that runs after that may be the reply that a reservation is settled by, before any timer.
+for (const hasLocal of [false, true]) {
+  for (const verb of ["peek", "settle", "charge", "refund", "reset"] as const) {
+    const title = hasLocal ? "with a local store" : "without a local store";
+    test(`${title}, a process that was stopped and calls ${verb} first is not in debt for the time in which it was`, async () => {
+      const { clock, own, limiter, reservation } = await stopped(hasLocal);
+      if (verb === "settle") await reservation.settle(2);
+      else if (verb === "peek" || verb === "reset") await limiter[verb]();
+      else await limiter[verb](1);
+      own.goOn();
+      await clock.advance(10_000);
+      const { granted } = limiter.stats;
+      await busy(limiter, clock, 20_000);
+      const after = limiter.stats.granted - granted;
+      await limiter.close();
+      // 0: it owes what its lease would have regained in 20 minutes
+      assert.ok(after > 4000, `${after} of 8000`);
+    });
+  }
+}
+
+test("a process that was stopped and is updated first is not in debt for the time in which it was", async () => {
+  const policy = smoothBursty({ permitsPerSecond: 300 });
+  const { clock, own, limiter } = await stopped(false, policy);
+  await limiter.update(policy);
+  own.goOn();
+  await clock.advance(10_000);
+  const { granted } = limiter.stats;
+  await busy(limiter, clock, 20_000);
+  const after = limiter.stats.granted - granted;
+  await limiter.close();
+  assert.ok(after > 4000, `${after} of 8000`);
+});
+
+test("with a local store, a process that was stopped beyond its lease charges the reserve", async () => {
+  const { own, limiter } = await stopped(true);
+  await limiter.charge(9);
+  own.goOn();
+  let left = 0;
+  while (await limiter.tryAcquire()) left += 1;
+  await limiter.close();
+  // 10: a part that is over has paid
+  assert.is(left, 1);
+});
+
+test.run();
