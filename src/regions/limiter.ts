@@ -182,7 +182,10 @@ export class PartLimiter implements RemoteLimiter {
       const reservation = new RegionalReservation(
         current.queue.supply,
         (account) => current.limiter[reserveAwaited](permits, sequence, options, account),
-        (verb, amount) => this.#pay(this.#current, verb, amount),
+        (verb, amount, isOfReserve) => {
+          const part = this.#current;
+          return this.#pay(part, verb, amount, isOfReserve || part.fraction === 0);
+        },
         () => this.region.feedOf(current)?.changed(),
       );
       if (reservation.waitMs === 0) return reservation;
@@ -195,7 +198,10 @@ export class PartLimiter implements RemoteLimiter {
       // rejected where it is cancelled: by the caller, or by `close`
       ready.catch(() => {});
       const looked = reserve && this.region.feed(current).looked();
-      if (looked !== undefined) await Promise.race([looked, ready]);
+      if (looked !== undefined) {
+        await Promise.race([looked, ready]);
+        this.#checkOpen();
+      }
       if (isServed) reservation.waitMs = 0;
       return reservation;
     });
@@ -292,8 +298,13 @@ export class PartLimiter implements RemoteLimiter {
   }
 
   /** Without a part the reserve pays, if it is large enough: a debt of no part would be there for ever. */
-  async #pay(part: Part, verb: "charge" | "refund", amount: Amount): Promise<void> {
-    const reserve = part.fraction === 0 ? this.#reserve : undefined;
+  async #pay(
+    part: Part,
+    verb: "charge" | "refund",
+    amount: Amount,
+    isOfReserve = part.fraction === 0,
+  ): Promise<void> {
+    const reserve = isOfReserve ? this.#reserve : undefined;
     const paid =
       reserve && (await this.#there(reserve[verb](part.permitsOf(amount)).then(() => true)));
     if (paid !== true) part.queue[verb](amount);

@@ -136,6 +136,12 @@ export class Part implements Validity, Clock {
     return known(this.queue.look(amount, Infinity, fairEntry)).waitMs;
   }
 
+  /** @throws PermitsExceedCapacityError if the reserve can never grant the amount */
+  checkReserve(amount: Amount): void {
+    const { reserve } = this.#options.numbers;
+    if (reserve.earliest(0, amount) === Infinity) throw reserve.excess(0, amount);
+  }
+
   /** Whether so many more permits may be waited for. */
   hasRoom(permits: Permits): boolean {
     const { queue } = this;

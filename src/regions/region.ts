@@ -72,7 +72,7 @@ export class Region {
       name,
       region,
       weights,
-      numbers: numbersOf(whole, base),
+      numbers: numbersOf(whole, base, reserved),
       largest: openPolicyState({ names, list: partsOf(list, this.#most) }, 0, 0),
       exchange: exchangeOf(home),
       ledgerKey: `${checkText("prefix", prefix)}${name.replace(/[%[]/g, encodeURIComponent)}%regions`,
@@ -135,7 +135,8 @@ export class Region {
   #use(listed: PolicyList): void {
     refuseStrict(listed);
     const whole = allOnGrid(listed);
-    this.#options.numbers = numbersOf(whole, this.#options.base);
+    const { base, reserved } = this.#options;
+    this.#options.numbers = numbersOf(whole, base, reserved);
     this.#options.largest.resize(0, partsOf(whole.list, this.#most), 0);
     for (const part of [this.#whole, ...this.#parts.values()]) this.member.current(part).renumber();
     this.member.renumber();

@@ -2,10 +2,11 @@ import type { LocalReservation, Reservation, WaitOptions } from "../api/limiter-
 import type { Amount, Permits } from "../ground/permits.ts";
 import type { CheckedAccount } from "../queue/reservation.ts";
 import { known } from "./part-state.ts";
-import { payerOf } from "./reserve.ts";
+import { isOfReserve } from "./reserve.ts";
 
-/** Charges or refunds the limiter of the key. */
-export type Pay = (verb: "charge" | "refund", amount: Amount) => Promise<void>;
+/** Charges or refunds the reserve, or the part of the key. */
+export type Pay = (verb: Verb, amount: Amount, isOfReserve: boolean) => Promise<void>;
+type Verb = "charge" | "refund";
 
 /**
  * A reservation in a region. What was used is settled where it was served: in the reserve, or in the part that the key
@@ -18,7 +19,7 @@ export class RegionalReservation implements Reservation {
   readonly #changed: () => void;
   readonly #pay: Pay;
   /** What `make` has asked to be paid. */
-  readonly #owed: Parameters<Pay>[] = [];
+  readonly #owed: [Verb, Amount][] = [];
   /** What it has taken, as far as that was paid. */
   #taken: Permits;
 
@@ -32,8 +33,7 @@ export class RegionalReservation implements Reservation {
     pay: Pay,
     changed: () => void,
   ) {
-    const by = (verb: "charge" | "refund") => (amount: Amount) =>
-      void this.#owed.push([verb, amount]);
+    const by = (verb: Verb) => (amount: Amount) => void this.#owed.push([verb, amount]);
     this.#made = make({ supply, charge: by("charge"), refund: by("refund") });
     this.#pay = pay;
     this.#changed = changed;
@@ -51,15 +51,14 @@ export class RegionalReservation implements Reservation {
   }
 
   async settle(actual: Permits): Promise<void> {
-    const payer = payerOf(this.#made);
-    if (payer !== undefined) return payer.settle(actual);
     this.#made.settle(actual);
+    const byReserve = isOfReserve(this.#made);
     const owed = this.#owed.splice(0);
     const before = this.#taken;
     this.#taken = typeof actual === "number" ? actual : Object.assign({}, before, actual);
     this.#changed();
     try {
-      await Promise.all(owed.map((one) => this.#pay(...one)));
+      await Promise.all(owed.map((one) => this.#pay(...one, byReserve)));
     } catch (error) {
       // nothing was charged: it may be settled again
       this.#made.settle(before);
@@ -69,10 +68,8 @@ export class RegionalReservation implements Reservation {
     }
   }
 
-  async undo(): Promise<void> {
-    const payer = payerOf(this.#made);
-    if (payer !== undefined) return payer.undo();
+  undo(): Promise<void> {
     this.#made.cancel();
-    await this.settle(0);
+    return this.settle(0);
   }
 }

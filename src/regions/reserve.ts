@@ -3,8 +3,13 @@
  *
  * All callers of a key wait in one line, that of the part. While one of them waits, the reserve is asked for what the
  * head of the line needs, in the store's own line and for one at a time. When it grants that, whoever is the head then goes
- * with it; the part may have served the others meanwhile. When no caller waits any more, the place in the store is given up.
+ * with it; the part may have served the others meanwhile. What the head lacks beyond it is asked for as well, and what it
+ * leaves is for the next one. When no caller waits any more, the place in the store is given up.
  * So no caller waits in two lines, those of one process keep their order, and each is counted once.
+ *
+ * What is left over keeps the bound of the reserve while one process asks: it was taken from an empty bucket, in which the
+ * rest comes at its rate, and a request that is larger than the bucket is never put together. If several processes ask,
+ * each but one may use what is left over beside what the others have saved up meanwhile: less than its largest request.
  *
  * Where it is inexact: what the reserve does for the callers behind the head is not known. A call with a time-out that the
  * part cannot serve in time is refused, unless the reserve has its permits at once.
@@ -13,8 +18,7 @@ import type { RemoteLimiter, Reservation } from "../api/limiter-api.ts";
 import { OutageStats } from "../api/outage-stats.ts";
 import { CallStats } from "../api/stats.ts";
 import type { Timer } from "../ground/clock.ts";
-import { type Amount, sameAmount, sizeOf } from "../ground/permits.ts";
-import { correct } from "../queue/reservation.ts";
+import { type Amount, combine, sameAmount, sizeOf } from "../ground/permits.ts";
 import type { Waiter } from "../queue/waiter.ts";
 import { open } from "../redis/options.ts";
 import { KeyedRemoteLimiter } from "../remote/keyed-remote-limiter.ts";
@@ -64,12 +68,15 @@ export function openReserve(
   return new KeyedRemoteLimiter(store, key, part, { ...checked, outageStats });
 }
 
-/** The reservations in the reserve with which callers went: what they have used is settled there. */
-const payers = new WeakMap<object, Reservation>();
+/** A place that is due in more than this part of an interval is given up for a smaller one. */
+const FAR = 0.5;
 
-/** @param reservation of a part @returns the one in the reserve that has served it; undefined: the part has */
-export function payerOf(reservation: Reservation): Reservation | undefined {
-  return payers.get(reservation);
+/** Those that the reserve has served: what they have used is settled there. */
+const served = new WeakSet<object>();
+
+/** Whether the reserve, and not the part, has served the reservation. */
+export function isOfReserve(reservation: Reservation): boolean {
+  return served.has(reservation);
 }
 
 /** What the reserve is for one part while callers wait for it. */
@@ -80,9 +87,12 @@ export class Feed {
   readonly #pauseMs: number;
   /** Whether no caller waits any more: those who come later need another one. */
   isOver = false;
-  /** The place in the store's line, also while it is asked for, and for what. */
+  /** The place in the store's line, also while it is asked for; for what, and when it is due, if that is known. */
   #place = new AbortController();
   #asked: Amount = 0;
+  #dueMs = -Infinity;
+  /** Permits of the reserve that were too few for the head. */
+  #credit: Amount | undefined;
   #resume: (() => void) | undefined;
   /** Whether the reserve does not serve the head at once. */
   #isRefused = false;
@@ -102,8 +112,7 @@ export class Feed {
   /** Serves the callers of the part until none waits. */
   async run(): Promise<void> {
     for (let head = this.#head; head !== undefined; head = this.#head) {
-      if (sizeOf(head.amount) > 0) await this.#serve(head.amount);
-      else await this.#letPay(head);
+      await this.#serve(head.amount);
     }
     this.isOver = true;
     this.#answered();
@@ -117,15 +126,25 @@ export class Feed {
     });
   }
 
-  /** A caller has come, or left, or needs less. If the head is another one by now, the reserve is asked again. */
+  /**
+   * A caller has come, or left, or needs less. If the head is another one by now, it takes the place of the one before,
+   * since the store cannot give back a place with others behind it. If it needs less, and would wait for more than a
+   * while, it gets a place of its own; so it does where what was used comes back at instants: there the store gives back
+   * every place.
+   */
   changed(): void {
     const head = this.#head;
-    if (head === undefined || !sameAmount(head.amount, this.#asked)) this.renew();
+    if (head !== undefined && sameAmount(head.amount, this.#asked)) return;
+    const isSmaller = head !== undefined && contains(this.#asked, head.amount);
+    const isFar = this.#dueMs - this.#part.now() > this.#pauseMs * FAR;
+    if (head === undefined || this.#part.rests || (isSmaller && isFar)) this.renew();
+    else this.#resume?.();
   }
 
   /** The place is given up, and the reserve is asked again: it was reset or paused, or has other numbers. */
   renew(): void {
     this.#isRefused = false;
+    this.#credit = undefined;
     this.#place.abort();
     this.#resume?.();
   }
@@ -136,25 +155,37 @@ export class Feed {
     return callers > 0 ? queue.head : undefined;
   }
 
-  /** Asks for the amount. Whatever the store does, it is asked again while a caller waits. */
+  /** Asks for what lacks to the amount. Whatever the store does, it is asked again while a caller waits. */
   async #serve(amount: Amount): Promise<void> {
     const place = new AbortController();
     this.#place = place;
     this.#asked = amount;
+    this.#dueMs = -Infinity;
     this.#isRefused = false;
+    const needed = less(amount, this.#credit);
     try {
-      // without the signal: what is granted at once would be lost
-      const reservation = await this.#reserve().reserve(this.#part.permitsOf(amount));
-      if (reservation.waitMs > 0) {
-        this.#refused();
-        await reservation.ready({ signal: place.signal });
-      }
-      await this.#hand(reservation, amount);
+      const hasWaited = sizeOf(needed) > 0 && (await this.#take(needed, amount, place.signal));
+      // what is granted at once may come from a full bucket, beside which nothing was saved
+      await this.#hand(hasWaited ? more(needed, this.#credit) : needed, hasWaited);
     } catch {
       if (place.signal.aborted) return;
+      this.#credit = undefined;
       this.#refused();
       await this.#pause();
     }
+  }
+
+  /** Takes permits from the reserve. @returns whether it had to wait for them */
+  async #take(needed: Amount, amount: Amount, signal: AbortSignal): Promise<boolean> {
+    this.#part.checkReserve(amount);
+    // without the signal: what is granted at once would be lost
+    const reservation = await this.#reserve().reserve(this.#part.permitsOf(needed));
+    if (reservation.waitMs === 0) return false;
+    this.#refused();
+    this.#dueMs = this.#part.now() + reservation.waitMs;
+    this.changed();
+    await reservation.ready({ signal });
+    return true;
   }
 
   #refused(): void {
@@ -168,38 +199,29 @@ export class Feed {
   }
 
   /**
-   * Lets the head go with the permits of the reservation. What it does not need is not given back, neither now nor when
-   * it settles: that could lower a later window.
+   * Lets those go first in the line for whom the permits are enough. What is left is for the next one, if it comes back
+   * at a rate and there was a wait for it; otherwise it is lost: given back it could lower a later window.
    */
-  async #hand(reservation: Reservation, amount: Amount): Promise<void> {
-    const head = this.#head;
-    if (head === undefined || !contains(amount, head.amount)) return;
-    const { taken } = head;
-    const isMore = !contains(amount, taken);
-    if (isMore || sameAmount(amount, taken)) payers.set(head, reservation);
-    this.#letGo(head);
-    if (!isMore) return;
-    try {
-      await reservation.settle(this.#part.permitsOf(taken));
-    } catch {
-      payers.delete(head);
-      correct(this.#part.queue, amount, taken);
+  async #hand(permits: Amount, mayStay: boolean): Promise<void> {
+    let left = permits;
+    for (let head = this.#head; head !== undefined; head = this.#head) {
+      const { amount, taken } = head;
+      if (!contains(left, amount)) break;
+      left = less(left, amount);
+      served.add(head);
+      const { queue } = this.#part;
+      queue.remove(head, queue.last);
+      head.release(queue.last, queue.last);
+      await this.#charge(less(taken, amount));
     }
+    this.#credit = mayStay && !this.#part.rests ? left : undefined;
   }
 
-  /** Lets a head go that needs nothing any more. It may have settled for more since. */
-  async #letPay(head: Waiter): Promise<void> {
-    const { taken } = head;
-    this.#letGo(head);
-    if (sizeOf(taken) === 0) return;
-    const paid = this.#reserve().charge(this.#part.permitsOf(taken));
-    await paid.catch(() => this.#part.queue.charge(taken));
-  }
-
-  #letGo(head: Waiter): void {
-    const { queue } = this.#part;
-    queue.remove(head, queue.last);
-    head.release(queue.last, queue.last);
+  /** Charges what a caller has settled for while it waited. */
+  async #charge(amount: Amount): Promise<void> {
+    if (sizeOf(amount) === 0) return;
+    const charged = this.#reserve().charge(this.#part.permitsOf(amount));
+    await charged.catch(() => this.#part.queue.charge(amount));
   }
 
   async #pause(): Promise<void> {
@@ -215,4 +237,13 @@ export class Feed {
 function contains(whole: Amount, part: Amount): boolean {
   if (typeof whole === "number" || typeof part === "number") return Number(part) <= Number(whole);
   return part.every((permits = 0, i) => permits <= (whole[i] ?? 0));
+}
+
+function less(amount: Amount, by: Amount | undefined): Amount {
+  if (by === undefined) return amount;
+  return combine(amount, by, (is, minus = 0) => Math.max(0, is - minus));
+}
+
+function more(amount: Amount, by: Amount | undefined): Amount {
+  return by === undefined ? amount : combine(amount, by, (is, plus = 0) => is + plus);
 }

@@ -3,6 +3,7 @@ import { type Clock, fairShares, fixedWindow, smoothBursty, tokenBucket } from "
 import { RegionalLimiter } from "smooth-limiter/regions";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import { randomFrom } from "../support/concurrency/server-model.ts";
 import { bucket, busy, drain, nameOf, withLocal } from "../support/regions/with-local.ts";
 import { suite } from "../support/suite.ts";
 
@@ -23,46 +24,111 @@ async function twoProcesses(options: Parameters<typeof withLocal>[0] = {}) {
   return { ...opened, both: [limiter, other] as const };
 }
 
-test("two processes whose parts serve callers of one size leave the reserve full", async () => {
-  const { clock, home, both } = await twoProcesses();
-  const end = new AbortController();
-  let calls = 0;
-  let waiting = 0;
-  const left = () => {
-    waiting -= 1;
-  };
-  for (let t = 0; t < 10_000; t += 5) {
-    for (; waiting < 40; waiting += 1) {
-      calls += 1;
-      both[calls % 2 === 0 ? 0 : 1].acquire(1, { signal: end.signal }).then(left, left);
+for (const permits of [[1], [1, 2]])
+  test(`two processes whose parts serve callers of ${permits.join(" and ")} leave the reserve full`, async () => {
+    const { clock, home, both } = await twoProcesses();
+    const end = new AbortController();
+    let calls = 0;
+    let waiting = 0;
+    const left = () => {
+      waiting -= 1;
+    };
+    for (let t = 0; t < 10_000; t += 5) {
+      for (; waiting < 40; waiting += 1) {
+        calls += 1;
+        const amount = permits[Math.floor(calls / 2) % permits.length];
+        both[calls % 2 === 0 ? 0 : 1].acquire(amount, { signal: end.signal }).then(left, left);
+      }
+      await clock.advance(5);
     }
-    await clock.advance(5);
-  }
-  home.fail();
-  end.abort();
-  await clock.advance(20_000);
-  let granted = 0;
-  for (const limiter of both) while (await limiter.tryAcquire()) granted += 1;
-  for (const limiter of both) await limiter.close();
-  assert.is(granted, 10);
-});
+    home.fail();
+    end.abort();
+    await clock.advance(20_000);
+    let granted = 0;
+    for (const limiter of both) while (await limiter.tryAcquire()) granted += 1;
+    for (const limiter of both) await limiter.close();
+    assert.is(granted, 10);
+  });
 
-test("while the home is away, two processes use their reserve, with time-outs", async () => {
-  const { clock, home, both } = await twoProcesses();
+for (const permits of [[1], [1, 2, 5]])
+  test(`while the home is away, two processes use their reserve, with time-outs and callers of ${permits.join(", ")}`, async () => {
+    const { clock, home, both } = await twoProcesses();
+    home.fail();
+    for (const limiter of both) await drain(limiter);
+    let used = 0;
+    let calls = 0;
+    for (let t = 0; t < 60_000; t += 97) {
+      for (const limiter of both) {
+        const amount = permits[calls % permits.length] ?? 1;
+        calls += 1;
+        const answered = (isGranted: boolean) => {
+          if (isGranted) used += amount;
+        };
+        limiter.tryAcquire(amount, 1000).then(answered, () => {});
+        await clock.advance(48.5);
+      }
+    }
+    for (const limiter of both) await limiter.close();
+    assert.ok(used >= 500, `${used} of 600 in a minute`);
+  });
+
+for (const seed of [1, 2, 3, 4]) {
+  test(`two processes with callers of all sizes keep the bound of the reserve, seed ${seed}`, async () => {
+    const random = randomFrom(seed);
+    const order = seed % 2 === 0 ? fairShares({ priorities: ["high", "low"] }) : undefined;
+    const { clock, home, local, both } = await twoProcesses({ order });
+    local.delayMs = seed > 2 ? 150 : 0;
+    home.fail();
+    const grants: [ms: number, permits: number][] = [];
+    const ask = (limiter: (typeof both)[number]) => {
+      const permits = 1 + Math.floor(random() ** 3 * 10);
+      const share = order === undefined ? {} : { priority: random() < 0.3 ? "high" : "low" };
+      const leave = new AbortController();
+      if (random() < 0.3) clock.wakeAt(clock.now() + random() * 2000, () => leave.abort());
+      const granted = () => void grants.push([clock.now(), permits]);
+      limiter.acquire(permits, { ...share, signal: leave.signal }).then(granted, () => {});
+    };
+    for (let i = 0; i < 400; i++) {
+      for (const limiter of both) if (random() < 0.4) ask(limiter);
+      await clock.advance(Math.floor(random() ** 4 * 1000));
+    }
+    await clock.advance(60_000);
+    for (const limiter of both) await limiter.close();
+    for (const [i, [from]] of grants.entries()) {
+      let sum = 0;
+      for (const [to, permits] of grants.slice(i)) {
+        sum += permits;
+        // a grant is noted a round trip late; one request in each process but one
+        const most = 10 + (10 * (to - from + local.delayMs)) / 1000 + 9;
+        assert.ok(sum <= most + 1e-6, `${sum} of ${most} from ${from} to ${to}`);
+      }
+    }
+    assert.ok(grants.length > 100, `${grants.length}`);
+  });
+}
+
+test("fair order: two processes serve those that are less urgent with what the urgent ones leave of the reserve", async () => {
+  const order = fairShares({ priorities: ["high", "low"] });
+  const { clock, home, both } = await twoProcesses({ order });
   home.fail();
   for (const limiter of both) await drain(limiter);
-  let used = 0;
-  const answered = (isGranted: boolean) => {
-    if (isGranted) used += 1;
+  const used: Record<string, number> = { high: 0, low: 0 };
+  const ask = (limiter: (typeof both)[number], permits: number, priority: string) => {
+    const granted = () => {
+      used[priority] = (used[priority] ?? 0) + permits;
+    };
+    limiter.acquire(permits, { priority }).then(granted, () => {});
   };
-  for (let t = 0; t < 60_000; t += 97) {
+  for (const limiter of both) for (let i = 0; i < 60; i++) ask(limiter, 5, "low");
+  for (let t = 0; t < 60_000; t += 1000) {
     for (const limiter of both) {
-      limiter.tryAcquire(1, 1000).then(answered, () => {});
-      await clock.advance(48.5);
+      ask(limiter, 1, "high");
+      await clock.advance(500);
     }
   }
+  const { high = 0, low = 0 } = used;
   for (const limiter of both) await limiter.close();
-  assert.ok(used >= 500, `${used} of 600 in a minute`);
+  assert.ok(high + low >= 500, `${high} and ${low} of 600 in a minute`);
 });
 
 // -- settle ------------------------------------------------------------------------------------
