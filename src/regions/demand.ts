@@ -14,7 +14,7 @@
  * `MEMORY` requests of this member, with weights that fall exponentially.
  *
  * Example: 10 a minute, so a request costs 6 s. Who asks every 8 s asks for 0.75 of the limit; the average is over 64 s,
- * and varies from 0.70 to 0.80.
+ * and varies from 0.70 to 0.80. Who has not asked for the time of `FEW` requests, a minute, asks for nothing any more.
  *
  * Who asks at all asks for as large a part as one request needs: that of the policy of which it needs the largest part,
  * which need not be the one that limits how many come. Callers that wait are demand in the next interval too.
@@ -39,7 +39,7 @@ const RISING = 1.5;
 /** More demand than this is no more urgent, in limits. */
 const MOST = 16;
 const MOST_OF_FEW = 2;
-/** So many requests in an interval, when the limit is used up, are few. */
+/** So many requests in an interval, when the limit is used up, are few; who has not asked for their time asks for none. */
 const FEW = 10;
 /** Over so many requests of its own few are averaged, as if it asked for so much at least; fewer than `HARDLY_ANY` are none. */
 const MEMORY = 8;
@@ -61,12 +61,17 @@ export class Demand {
   #cost = 0;
   /** What was waited for when the count began. */
   #waited = 0;
-  /** Of the largest request lately. */
+  /** Of the largest request since then, and of the largest one before. */
   #need = 0;
+  #needBefore = 0;
+  #needSinceMs: number;
+  /** For how long no request has come, as far as that was measured. */
+  #silentMs = 0;
 
   constructor(everyMs: number, now: number) {
     this.#everyMs = everyMs;
     this.#sinceMs = now;
+    this.#needSinceMs = now;
   }
 
   /** The estimate, in `WHOLE`. */
@@ -74,7 +79,11 @@ export class Demand {
     const waiting = this.#areFew ? this.waiting / this.#memoryMs : 0;
     const asked = Math.min(MOST, this.#estimate + waiting);
     if (asked === 0) return 0;
-    return Math.round(Math.max(asked * WHOLE, this.#need * WHOLE + ROUNDED_OFF));
+    return Math.round(Math.max(asked * WHOLE, this.#largest * WHOLE + ROUNDED_OFF));
+  }
+
+  get #largest(): number {
+    return Math.max(this.#need, this.#needBefore);
   }
 
   /** Counts requests that cost so much together, and of which each needs such a part of the limit. */
@@ -118,11 +127,24 @@ export class Demand {
     const isChance = this.#isChance(elapsed);
     this.#estimate = isChance ? this.#averaged(elapsed) : Math.min(MOST, this.#newest(elapsed));
     if (!isChance && this.#areFew) this.#estimate = Math.min(MOST_OF_FEW, this.#estimate);
+    this.#silentMs = this.#requests > 0 ? 0 : this.#silentMs + elapsed;
     if (this.#isOver(elapsed)) this.#estimate = 0;
-    if (this.#estimate === 0 && this.waiting === 0) this.#need = 0;
+    this.#forgetNeed(now);
     this.#restart(now);
     const [less, more] = [before, this.#estimate].sort((a, b) => a - b) as [number, number];
     return !isChance && more > less * RISING;
+  }
+
+  /** The largest request counts for as long as the estimate remembers it; who asks for nothing needs nothing. */
+  #forgetNeed(now: number): void {
+    if (this.waiting > 0) return;
+    if (this.#estimate === 0) this.#need = 0;
+    const memoryMs = Math.max(MEMORY * this.#everyMs, this.#memoryMs);
+    const isOld = this.#need > 0 && now - this.#needSinceMs >= memoryMs;
+    if (!isOld && this.#estimate > 0) return;
+    this.#needBefore = this.#need;
+    this.#need = 0;
+    this.#needSinceMs = now;
   }
 
   /** Returns what was asked for in this time, in limits. */
@@ -151,7 +173,9 @@ export class Demand {
 
   #isOver(elapsed: number): boolean {
     const requestsIn = (ms: number) => (this.#estimate * ms) / this.#cost;
-    if (this.#areFew) return requestsIn(this.#memoryMs) < HARDLY_ANY;
+    if (this.#areFew) {
+      return this.#silentMs >= FEW * this.#cost || requestsIn(this.#memoryMs) < HARDLY_ANY;
+    }
     return this.#newest(elapsed) === 0 && requestsIn(elapsed) < LITTLE;
   }
 

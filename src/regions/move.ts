@@ -14,7 +14,7 @@
  *   these alone: what comes back at a rate counts as used in every piece that moves.
  * - A debt (a request that was granted before it was paid for) stays, in permits: at a lower rate it lasts longer, at a
  *   higher one it ends sooner. Logs and sliding windows enter a debt in the future, where nothing can be given back:
- *   they are written anew.
+ *   they are written anew; now, if a part that grows has room for all that was used.
  *
  * In numbers, with capacity C, a move from part p to part q, and d permits lacking to be full:
  *
@@ -98,17 +98,24 @@ export function move(
     const used = gained - (isCounted ? Math.min(fresh, gained) : 0);
     const entry = entries[i];
     if (capacity > 0 && entry !== undefined) {
+      more.push(0);
+      less.push(0);
+      const part = parts[i] as Policy;
+      const own = statesOf(state)[i] as object;
+      const all = (lacking[i] ?? 0) + used * capacity;
+      if (to > from && all <= capacity * to) {
+        // there is room for it: it is used now
+        enter(part, own, now, all, epoch);
+        continue;
+      }
       const { micros, windowMicros } = entry;
       // within a window requests that were granted come back too: only what is later is a debt alone
       const debt = Math.max(0, micros - windowMicros);
       const exact = now + (micros - debt) + debt * (from / to);
-      const part = parts[i] as Policy;
       // rounded down when it grows, and up when it shrinks: to and fro nothing is forgiven, and nothing added
       const at = to > from ? exact : -enter(part, {}, -exact, 1, -epoch) + windowMicros;
       const permits = entry.used + (used - released) * capacity;
-      enter(part, statesOf(state)[i] as object, at, permits, epoch);
-      more.push(0);
-      less.push(0);
+      enter(part, own, at, permits, epoch);
       continue;
     }
     const kept = Math.min((left[i] ?? 0) - (isCounted ? freed : 0) * capacity, capacity * to);
