@@ -127,10 +127,9 @@ export class Feed {
   }
 
   /**
-   * A caller has come, or left, or needs less. If the head is another one by now, it takes the place of the one before,
-   * since the store cannot give back a place with others behind it. If it needs less, and would wait for more than a
-   * while, it gets a place of its own; so it does where what was used comes back at instants: there the store gives back
-   * every place.
+   * A caller has come, or left, or needs less. If the head is another one by now, it takes the place of the one before:
+   * the store cannot give back a place with others behind it. It gets a place of its own if it needs less, and that one is
+   * far; or where what was used comes back at instants, since there every place is given back.
    */
   changed(): void {
     const head = this.#head;
@@ -164,9 +163,9 @@ export class Feed {
     this.#isRefused = false;
     const needed = less(amount, this.#credit);
     try {
-      const hasWaited = sizeOf(needed) > 0 && (await this.#take(needed, amount, place.signal));
+      const isSaved = sizeOf(needed) === 0 || (await this.#take(needed, amount, place.signal));
       // what is granted at once may come from a full bucket, beside which nothing was saved
-      await this.#hand(hasWaited ? more(needed, this.#credit) : needed, hasWaited);
+      await this.#hand(isSaved ? more(needed, this.#credit) : needed, isSaved);
     } catch {
       if (place.signal.aborted) return;
       this.#credit = undefined;
