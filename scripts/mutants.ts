@@ -5,9 +5,8 @@
 //   npm run mutants -- src/queue           one room
 //   npm run mutants -- src/queue/fifo.ts   one file
 //
-// Each file is a run of its own, and the score of all files stands at the end. The results are kept in .cache: the next run
-// tries only what a change of the sources or of the tests may have changed. Survivors that change no answer are listed in
-// mutants/equivalent.json, with the reason; the others are printed as not judged.
+// The score of all files stands at the end. The next run tries only what may have changed (.cache). Survivors that change no
+// answer are listed in mutants/equivalent.json, with the reason; the others are printed as not judged.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
