@@ -182,10 +182,7 @@ export class PartLimiter implements RemoteLimiter {
       const reservation = new RegionalReservation(
         current.queue.supply,
         (account) => current.limiter[reserveAwaited](permits, sequence, options, account),
-        (verb, amount, isOfReserve) => {
-          const part = this.#current;
-          return this.#pay(part, verb, amount, isOfReserve || part.fraction === 0);
-        },
+        (...payment) => this.#pay(this.#current, ...payment),
         () => this.region.feedOf(current)?.changed(),
       );
       if (reservation.waitMs === 0) return reservation;
@@ -302,9 +299,9 @@ export class PartLimiter implements RemoteLimiter {
     part: Part,
     verb: "charge" | "refund",
     amount: Amount,
-    isOfReserve = part.fraction === 0,
+    isOfReserve = false,
   ): Promise<void> {
-    const reserve = isOfReserve ? this.#reserve : undefined;
+    const reserve = isOfReserve || part.fraction === 0 ? this.#reserve : undefined;
     const paid =
       reserve && (await this.#there(reserve[verb](part.permitsOf(amount)).then(() => true)));
     if (paid !== true) part.queue[verb](amount);

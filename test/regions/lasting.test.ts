@@ -1,6 +1,5 @@
 /** What must not last: debts that there is room for, demand that has ended, what a stopped process owes. */
 import {
-  type Clock,
   type Policy,
   type Reservation,
   slidingLog,
@@ -10,6 +9,7 @@ import {
 import { RegionalLimiter } from "smooth-limiter/regions";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import { StoppableClock } from "../support/regions/stoppable-clock.ts";
 import { seeded } from "../support/regions/world.ts";
 import { suite } from "../support/suite.ts";
 
@@ -119,38 +119,6 @@ test("a region that has asked for much once gives that part to others again, tho
   );
   await close();
 });
-
-/** The clock of a process that is stopped for a while, as by SIGSTOP or a blocked loop: time goes on, but no timer runs. */
-class StoppableClock implements Clock {
-  readonly epochMs = 0;
-  readonly #clock: FakeClock;
-  #late: (() => void)[] | undefined;
-
-  constructor(clock: FakeClock) {
-    this.#clock = clock;
-  }
-
-  now(): number {
-    return this.#clock.now();
-  }
-
-  wakeAt(timeMs: number, wake: () => void) {
-    return this.#clock.wakeAt(timeMs, () => {
-      if (this.#late === undefined) wake();
-      else this.#late.push(wake);
-    });
-  }
-
-  stop(): void {
-    this.#late = [];
-  }
-
-  goOn(): void {
-    const late = this.#late ?? [];
-    this.#late = undefined;
-    for (const wake of late) wake();
-  }
-}
 
 const bucket = tokenBucket({ capacity: 300, refill: 30, everyMs: 1000 });
 

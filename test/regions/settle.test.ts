@@ -1,9 +1,10 @@
 /** Several processes at one reserve, and reservations that are settled while something else happens. */
-import { type Clock, fairShares, fixedWindow, smoothBursty, tokenBucket } from "smooth-limiter";
+import { fairShares, fixedWindow, smoothBursty, tokenBucket } from "smooth-limiter";
 import { RegionalLimiter } from "smooth-limiter/regions";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { randomFrom } from "../support/concurrency/server-model.ts";
+import { StoppableClock } from "../support/regions/stoppable-clock.ts";
 import { bucket, busy, drain, nameOf, withLocal } from "../support/regions/with-local.ts";
 import { suite } from "../support/suite.ts";
 
@@ -231,38 +232,6 @@ test("fair order: a reservation that goes first, and whose permits the reserve h
 });
 
 // -- stopped processes -------------------------------------------------------------------------
-
-/** The clock of a process that can be stopped for a while, as by SIGSTOP: time goes on, but no timer runs. */
-class StoppableClock implements Clock {
-  readonly epochMs = 0;
-  readonly #clock: FakeClock;
-  #late: (() => void)[] | undefined;
-
-  constructor(clock: FakeClock) {
-    this.#clock = clock;
-  }
-
-  now(): number {
-    return this.#clock.now();
-  }
-
-  wakeAt(timeMs: number, wake: () => void) {
-    return this.#clock.wakeAt(timeMs, () => {
-      if (this.#late === undefined) wake();
-      else this.#late.push(wake);
-    });
-  }
-
-  stop(): void {
-    this.#late = [];
-  }
-
-  goOn(): void {
-    const late = this.#late ?? [];
-    this.#late = undefined;
-    for (const wake of late) wake();
-  }
-}
 
 /** A region that has a lease, and is stopped for 20 minutes. */
 async function stopped(hasLocal: boolean, policy = bucket) {

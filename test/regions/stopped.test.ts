@@ -1,43 +1,12 @@
 /** A process that is stopped (SIGSTOP, a paused container, a blocked loop) while its clock runs on. */
-import { type Clock, gcra, smoothBursty, tokenBucket } from "smooth-limiter";
+import { gcra, smoothBursty, tokenBucket } from "smooth-limiter";
 import { RegionalLimiter } from "smooth-limiter/regions";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import { StoppableClock } from "../support/regions/stoppable-clock.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("regions, stopped processes");
-
-/** The clock of a process that can be stopped for a while, as by SIGSTOP: time goes on, but no timer runs. */
-class StoppableClock implements Clock {
-  readonly epochMs = 0;
-  readonly #clock: FakeClock;
-  #late: (() => void)[] | undefined;
-
-  constructor(clock: FakeClock) {
-    this.#clock = clock;
-  }
-
-  now(): number {
-    return this.#clock.now();
-  }
-
-  wakeAt(timeMs: number, wake: () => void) {
-    return this.#clock.wakeAt(timeMs, () => {
-      if (this.#late === undefined) wake();
-      else this.#late.push(wake);
-    });
-  }
-
-  stop(): void {
-    this.#late = [];
-  }
-
-  goOn(): void {
-    const late = this.#late ?? [];
-    this.#late = undefined;
-    for (const wake of late) wake();
-  }
-}
 
 // After its lease a region should regain at the rate of its reserve: the rest of the limit is another one's by then.
 for (const [title, policy] of [
