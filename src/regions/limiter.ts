@@ -22,68 +22,48 @@ import {
 } from "../api/participant.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import { asyncDispose } from "../ground/dispose.ts";
-import {
-  LimiterClosedError,
-  PermitsExceedCapacityError,
-  StoreUnavailableError,
-} from "../ground/errors.ts";
-import type { Amount, Permits } from "../ground/permits.ts";
+import type { Permits } from "../ground/permits.ts";
 import { AT_ONCE } from "../local/queueing-limiter.ts";
 import type { Policies } from "../stores/policies.ts";
+import { Fallback } from "./fallback.ts";
 import type { Part } from "./part.ts";
 import { known } from "./part-state.ts";
 import type { Region } from "./region.ts";
-import { RegionalReservation } from "./reservation.ts";
+import { ReserveFallback, sooner } from "./reserve-fallback.ts";
 
-/** One promise is enough for all calls, because it never changes. */
+/** One is enough for all calls, because it never changes. */
 const GRANTED = Promise.resolve(true);
-const REFUSED = Promise.resolve(false);
 
 /** The limiter of one region, for one key or for the limit without a key. */
 export class PartLimiter implements RemoteLimiter {
   protected readonly region: Region;
   readonly #key: string | undefined;
+  readonly #fallback: Fallback;
 
   constructor(region: Region, key: string | undefined) {
+    const { reserve } = region;
     this.region = region;
     this.#key = key;
+    this.#fallback =
+      reserve === undefined ? new Fallback(region, key) : new ReserveFallback(region, key, reserve);
   }
 
   get #part(): Part {
     return this.region.partOf(this.#key);
   }
 
-  /** The part, without a lease that is over. */
-  get #current(): Part {
-    return this.region.member.current(this.#part);
-  }
-
-  get #reserve(): RemoteLimiter | undefined {
-    return this.region.reserve(this.#key);
-  }
-
   /** The part of the limit that this region may use now, from 0 to 1; without what it has in a store. */
   get fraction(): number {
-    return this.#current.fraction;
+    return this.region.member.current(this.#part).fraction;
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
     return this.#try(() => {
       if (options !== undefined) checkWaitOptions(options)?.throwIfAborted();
       const part = this.#ask(permits, options);
-      const reserve = this.#reserve;
-      if (reserve === undefined) {
-        const granted = part.acquire(permits, options);
-        return granted === AT_ONCE ? granted : this.#waits(part, permits, granted);
-      }
-      if (part.grants(permits, options)) return AT_ONCE;
-      const wait = async () => {
-        const current = this.#open();
-        return this.#waits(current, permits, current.limiter.acquire(permits, options));
-      };
-      if (part.hasRoom(permits) || !(part.isIdle || this.region.onFull === "reject")) return wait();
-      const asked = this.#fromReserve(reserve, permits, false, options?.signal);
-      return asked.then((isGranted) => (isGranted ? 0 : wait()));
+      return part.grants(permits, options)
+        ? AT_ONCE
+        : this.#fallback.acquire(part, permits, options);
     });
   }
 
@@ -95,13 +75,7 @@ export class PartLimiter implements RemoteLimiter {
       if (wait !== undefined) return this.#tryWithin(first as Permits, wait);
       if (isTryOptions(first)) return this.#tryWithin(1, first);
       const part = this.#ask(first);
-      const reserve = this.#reserve;
-      if (reserve !== undefined) {
-        return part.grants(first) ? GRANTED : this.#tryReserve(reserve, first);
-      }
-      if (part.tryAcquire(first)) return GRANTED;
-      this.region.member.lack(part);
-      return REFUSED;
+      return part.grants(first) ? GRANTED : this.#fallback.tryAcquire(part, first);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -111,113 +85,24 @@ export class PartLimiter implements RemoteLimiter {
     checkTryOptions(wait).signal?.throwIfAborted();
     const options = typeof wait === "number" ? { timeoutMs: wait } : wait;
     const part = this.#ask(permits, options);
-    if (part.grants(permits, options)) return GRANTED;
-    const reserve = this.#reserve;
-    if (reserve !== undefined) {
-      const { timeoutMs = Infinity } = options;
-      const waitMs = part.waitMs(permits, options);
-      // what is not known may still be in time
-      const isInTime = waitMs <= timeoutMs || (waitMs === Infinity && timeoutMs > 0);
-      if (!isInTime || !part.hasRoom(permits)) return this.#tryReserve(reserve, permits, options);
-    }
-    return this.#waits(part, permits, part.limiter.tryAcquire(permits, options));
-  }
-
-  /** What the part refuses is taken from the reserve, if that has it at once. */
-  async #tryReserve(
-    reserve: RemoteLimiter,
-    permits: Permits,
-    options?: TryOptions,
-  ): Promise<boolean> {
-    if (await this.#fromReserve(reserve, permits, true, options?.signal)) return true;
-    const { limiter } = this.#open();
-    return limiter.tryAcquire(permits, { ...options, timeoutMs: 0 });
-  }
-
-  /**
-   * Takes the permits from the reserve, if it has them now. A key that its reserve serves never becomes hot.
-   *
-   * @throws StoreUnavailableError if the call can do nothing else: `isLast`; the signal's reason
-   */
-  async #fromReserve(
-    reserve: RemoteLimiter,
-    permits: Permits,
-    isLast: boolean,
-    signal: AbortSignal | undefined,
-  ): Promise<boolean> {
-    const { stats } = this.region;
-    let isGranted = false;
-    try {
-      isGranted = await reserve.tryAcquire(permits, { timeoutMs: 0, signal });
-      if (isGranted) stats.counts.granted += 1;
-    } catch (error) {
-      if (signal?.aborted) stats.counts.cancelled += 1;
-      const isAway = error instanceof StoreUnavailableError;
-      if (isAway ? isLast : !mayWait(error)) throw stats.failed(error);
-    } finally {
-      if (!isGranted) this.#lack();
-    }
-    return isGranted;
+    return part.grants(permits, options)
+      ? GRANTED
+      : this.#fallback.tryWithin(part, permits, options);
   }
 
   reserve(permits: Permits = 1, options?: ShareOptions): Promise<Reservation> {
     return this[reserveAwaited](permits, undefined, options);
   }
 
-  // each is accounted like a caller that waits, because a smaller part delays it
   [reserveAwaited](
     permits: Permits,
     sequence?: RequestSequence,
     options?: ShareOptions,
   ): Promise<Reservation> {
-    return this.#try(async () => {
+    return this.#try(() => {
       checkShareOptions(options);
-      const part = this.#ask(permits, options);
-      const reserve = this.#reserve;
-      if (reserve !== undefined && part.waitMs(permits, options) > 0 && !part.hasRoom(permits)) {
-        const made = await this.#reserveThere(reserve, permits);
-        if (made !== undefined) return made;
-      }
-      const current = this.#open();
-      const reservation = new RegionalReservation(
-        current.queue.supply,
-        (account) => current.limiter[reserveAwaited](permits, sequence, options, account),
-        (...payment) => this.#pay(this.#current, ...payment),
-        () => this.region.feedOf(current)?.changed(),
-      );
-      if (reservation.waitMs === 0) return reservation;
-      const isKnown = reservation.waitMs < Infinity;
-      let isServed = false;
-      const ready = this.#waits(current, permits, reservation.ready()).then((waitedMs) => {
-        isServed = true;
-        if (!isKnown) current.waited(permits, waitedMs);
-      });
-      // rejected where it is cancelled: by the caller, or by `close`
-      ready.catch(() => {});
-      const looked = reserve && this.region.feed(current).looked();
-      if (looked !== undefined) {
-        await Promise.race([looked, ready]);
-        this.#checkOpen();
-      }
-      if (isServed) reservation.waitMs = 0;
-      return reservation;
+      return this.#fallback.reserve(this.#ask(permits, options), permits, sequence, options);
     });
-  }
-
-  /** Reserves in the store, if the permits are there at once. */
-  async #reserveThere(reserve: RemoteLimiter, permits: Permits): Promise<Reservation | undefined> {
-    try {
-      const made = await reserve.reserve(permits);
-      if (made.waitMs === 0) {
-        this.region.stats.counts.granted += 1;
-        return made;
-      }
-      await made.cancel();
-    } catch (error) {
-      if (!mayWait(error)) throw error;
-    }
-    this.#lack();
-    return undefined;
   }
 
   /** In a combination it is looked at, and then asked. What is refused there is demand, too. */
@@ -262,10 +147,7 @@ export class PartLimiter implements RemoteLimiter {
   /** Decides without counting a refusal. */
   async #decide(part: Part, permits: Permits, options?: ShareOptions): Promise<Decision> {
     const own = part.limiter[asParticipant](options).decide(permits);
-    if (own.allowed || this.#reserve === undefined) return own;
-    const other = await this.#there(this.#reserve.decide(permits));
-    if (other?.allowed) this.region.stats.counts.granted += 1;
-    return sooner(own, other, part.isIdle);
+    return own.allowed ? own : this.#fallback.decide(part, permits, own);
   }
 
   peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
@@ -274,8 +156,7 @@ export class PartLimiter implements RemoteLimiter {
 
   async #look(part: Part, permits: Permits, options?: ShareOptions): Promise<Decision> {
     const own = part.limiter.peek(permits, options);
-    if (own.allowed || this.#reserve === undefined) return own;
-    return sooner(own, await this.#there(this.#reserve.peek(permits)), part.isIdle);
+    return own.allowed ? own : this.#fallback.look(part, permits, own);
   }
 
   charge(permits: Permits): Promise<void> {
@@ -283,55 +164,35 @@ export class PartLimiter implements RemoteLimiter {
       const part = this.#open();
       const amount = part.queue.checked(permits);
       part.charged(amount);
-      return this.#pay(part, "charge", amount);
+      return this.#fallback.pay(part, "charge", amount);
     });
   }
 
   refund(permits: Permits): Promise<void> {
     return this.#try(() => {
       const part = this.#open();
-      return this.#pay(part, "refund", part.queue.checked(permits));
+      return this.#fallback.pay(part, "refund", part.queue.checked(permits));
     });
   }
 
-  /** Without a part the reserve pays, if it is large enough: a debt of no part would be there for ever. */
-  async #pay(
-    part: Part,
-    verb: "charge" | "refund",
-    amount: Amount,
-    isOfReserve = false,
-  ): Promise<void> {
-    const reserve = isOfReserve || part.fraction === 0 ? this.#reserve : undefined;
-    const paid =
-      reserve && (await this.#there(reserve[verb](part.permitsOf(amount)).then(() => true)));
-    if (paid !== true) part.queue[verb](amount);
-  }
-
   pause(ms: number): Promise<void> {
-    return this.#try(async () => {
+    return this.#try(() => {
       this.#open().limiter.pause(ms);
-      await this.#reserve?.pause(ms);
-      this.#renew();
+      return this.#fallback.pause(ms);
     });
   }
 
   reset(): Promise<void> {
-    return this.#try(async () => {
+    return this.#try(() => {
       this.#open().limiter.reset();
-      await this.#reserve?.reset();
-      this.#renew();
+      return this.#fallback.reset();
     });
-  }
-
-  /** What the reserve has promised the head of the line does not hold any more. */
-  #renew(): void {
-    this.region.feedOf(this.#part)?.renew();
   }
 
   /** Gives this process other numbers; the other processes keep theirs until `update` is called there. */
   update(policies: Policies): Promise<void> {
     return this.#try(async () => {
-      this.#open();
+      this.region.checkOpen();
       this.region.update(policies);
     });
   }
@@ -339,7 +200,7 @@ export class PartLimiter implements RemoteLimiter {
   /** Goes by the declared numbers again. */
   resetPolicies(): Promise<void> {
     return this.#try(async () => {
-      this.#open();
+      this.region.checkOpen();
       this.region.resetPolicies();
     });
   }
@@ -363,15 +224,13 @@ export class PartLimiter implements RemoteLimiter {
     return this.close();
   }
 
-  /** Checks that the limiter is open. Returns its part, without a lease that is over. */
   #open(): Part {
-    this.#checkOpen();
-    return this.#current;
+    return this.region.open(this.#key);
   }
 
-  /** The same for a request, which is counted as demand if its options are right; faster. */
+  /** The same for a request, which is counted as demand if it is right; faster. */
   #ask(permits: Permits, options?: ShareOptions): Part {
-    this.#checkOpen();
+    this.region.checkOpen();
     const part = this.#part;
     if (part.isLapsed) this.region.member.lapse(part);
     if (options !== undefined) part.check(permits, options);
@@ -379,39 +238,8 @@ export class PartLimiter implements RemoteLimiter {
     return part;
   }
 
-  #checkOpen(): void {
-    const { member, name } = this.region;
-    if (member.isClosed) throw new LimiterClosedError(name);
-    member.greet();
-  }
-
-  /** Counts the caller among those that wait, in a part that lacks permits. */
-  #waits<T>(part: Part, permits: Permits, answer: Promise<T>): Promise<T> {
-    const { region } = this;
-    region.member.waits(part, part.costOf(permits), answer);
-    if (this.#reserve === undefined) {
-      region.member.lack(part);
-    } else {
-      const left = () => region.feedOf(part)?.changed();
-      answer.then(left, left);
-      region.feed(part);
-    }
-    return answer;
-  }
-
-  /** The part lacks permits. While the reserve was asked the key may have been forgotten: then it has another part now. */
   #lack(): void {
     this.region.member.lack(this.#part);
-  }
-
-  /** Returns the reserve's answer; undefined if the request is larger than the reserve, though it may fit a part. */
-  async #there<T>(answer: Promise<T>): Promise<T | undefined> {
-    try {
-      return await answer;
-    } catch (error) {
-      if (error instanceof PermitsExceedCapacityError) return undefined;
-      throw this.region.stats.failed(error);
-    }
   }
 
   #try<T>(run: () => Promise<T>): Promise<T> {
@@ -421,22 +249,6 @@ export class PartLimiter implements RemoteLimiter {
       return Promise.reject(error);
     }
   }
-}
-
-/** Whether a call that the reserve fails with this error may wait for the part. */
-function mayWait(error: unknown): boolean {
-  return error instanceof PermitsExceedCapacityError || error instanceof StoreUnavailableError;
-}
-
-/**
- * Returns the decision with the shorter wait.
- *
- * @param isHead whether no caller waits: behind others it is not known what the reserve will do
- */
-function sooner(own: Decision, other: Decision | undefined, isHead: boolean): Decision {
-  if (own.allowed || other === undefined) return own;
-  if (!other.allowed && !isHead) return { ...other, waitMs: own.waitMs };
-  return other.allowed || other.waitMs <= own.waitMs ? other : own;
 }
 
 function shown(check: Check): Check {

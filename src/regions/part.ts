@@ -1,13 +1,13 @@
 /** A member's part of the limit of one key: a local limiter over a fraction of the policies. */
 import type { Policy } from "../algorithms/algorithm.ts";
-import type { ShareOptions, WaitOptions } from "../api/limiter-api.ts";
+import type { ShareOptions } from "../api/limiter-api.ts";
 import type { CheckedOptions } from "../api/options.ts";
 import type { OutageStats } from "../api/outage-stats.ts";
 import { type Because, CallStats } from "../api/stats.ts";
 import type { Clock, Timer } from "../ground/clock.ts";
 import { type DiagnosticsSource, diagnostics, type RefusedMessage } from "../ground/diagnostics.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
-import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "../local/queueing-limiter.ts";
+import { QueueingLimiter, type QueueingOptions } from "../local/queueing-limiter.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, type Order } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
@@ -153,16 +153,6 @@ export class Part implements Validity, Clock {
   /** Returns for how many ms the whole limit has to work for a request. */
   costOf(permits: Permits): number {
     return mostOf(this.#state.amount(permits), this.#options.numbers.rates);
-  }
-
-  acquire(permits: Permits, options: WaitOptions | undefined): Promise<number> {
-    const mayBeServed = this.#queue === undefined && options === undefined;
-    if (mayBeServed && this.grants(permits)) return AT_ONCE;
-    return this.limiter.acquire(permits, options);
-  }
-
-  tryAcquire(permits: Permits): boolean {
-    return (this.#queue === undefined && this.grants(permits)) || this.limiter.tryAcquire(permits);
   }
 
   /** Takes the permits if they can be used now; a refusal is not counted, since the caller is asked elsewhere then. */

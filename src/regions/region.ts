@@ -1,12 +1,10 @@
 import { onGrid } from "../algorithms/instants.ts";
 import { reportUseless } from "../algorithms/never-binds.ts";
-import type { RemoteLimiter } from "../api/limiter-api.ts";
 import { checkLimiterOptions, type LimiterOptions } from "../api/options.ts";
 import { OutageStats } from "../api/outage-stats.ts";
 import { checkText } from "../ground/check.ts";
 import { LimiterClosedError } from "../ground/errors.ts";
 import { FIFO, orderIn } from "../queue/order.ts";
-import type { KeyedRemoteLimiter } from "../remote/keyed-remote-limiter.ts";
 import { checkName, refuseStrict } from "../remote/remote-options.ts";
 import { WHOLE } from "../stores/ledger.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
@@ -22,12 +20,11 @@ import {
   type RegionalOptions,
 } from "./options.ts";
 import { type MemberOptions, Part } from "./part.ts";
-import { Feed, openReserve } from "./reserve.ts";
+import { Reserve } from "./reserve.ts";
 
 /** What the limiters of all keys of a region share. */
 export class Region {
   readonly name: string;
-  readonly everyMs: number;
   readonly isFair: boolean;
   readonly onFull: MemberOptions["onFull"];
   readonly member: Member;
@@ -37,9 +34,8 @@ export class Region {
   /** Of the limiter without a key, and of the keys. */
   readonly #whole: Part;
   readonly #parts = new Map<string, Part>();
-  readonly #feeds = new Map<Part, Feed>();
-  readonly #openReserve: ((policies: PolicyList) => KeyedRemoteLimiter) | undefined;
-  #local: KeyedRemoteLimiter | undefined;
+  /** Of its store, if it has one. */
+  readonly reserve: Reserve | undefined;
   /** No request is granted that needs a larger fraction. */
   readonly #most: number;
 
@@ -48,7 +44,6 @@ export class Region {
     this.stats = new OutageStats(name);
     const { home, local, prefix = "l:" } = options;
     const { region, weights, reserve, everyMs, leaseMs } = checkRegionalOptions(options);
-    this.everyMs = everyMs;
     const listed = listPolicies(policies);
     reportUseless(listed.names, listed.list);
     refuseStrict(listed);
@@ -62,12 +57,6 @@ export class Region {
     const base = local === undefined ? reserved : 0;
     const pool = WHOLE - Math.ceil(reserve * WHOLE);
     this.#most = Math.max(base + pool / WHOLE, reserved);
-    if (local !== undefined) {
-      if (!isStore(local)) adapterIn("local", local);
-      const shared = { prefix, ...(options.clock === undefined ? {} : { clock }) };
-      this.#openReserve = (policies) => openReserve(local, name, policies, reserved, shared);
-      this.#local = reserve === 0 ? undefined : this.#openReserve(whole);
-    }
     this.#options = {
       name,
       region,
@@ -90,10 +79,11 @@ export class Region {
     this.onFull = onFull;
     this.member = new Member(this.#options);
     this.#whole = new Part(undefined, this.#options);
-  }
-
-  reserve(key: string | undefined): RemoteLimiter | undefined {
-    return key === undefined ? this.#local : this.#local?.for(key);
+    if (local === undefined) return;
+    if (!isStore(local)) adapterIn("local", local);
+    if (reserve === 0) return;
+    const shared = { prefix, ...(options.clock === undefined ? {} : { clock }) };
+    this.reserve = new Reserve(local, this.#options, shared, (part) => this.member.lack(part));
   }
 
   partOf(key: string | undefined): Part {
@@ -104,6 +94,17 @@ export class Region {
     const part = new Part(key, this.#options);
     this.#parts.set(key, part);
     return part;
+  }
+
+  /** Returns the part of a key, without a lease that is over. @throws LimiterClosedError */
+  open(key: string | undefined): Part {
+    this.checkOpen();
+    return this.member.current(this.partOf(key));
+  }
+
+  checkOpen(): void {
+    if (this.member.isClosed) throw new LimiterClosedError(this.name);
+    this.member.greet();
   }
 
   /** Looks at the two keys that were looked at longest ago: so as many are forgotten as come, if they are over. */
@@ -117,11 +118,6 @@ export class Region {
       const isKept = this.member.isHot(part) || !part.isForgettable(now);
       if (isKept) this.#parts.set(key, part);
     }
-  }
-
-  /** Returns what the reserve is for those who wait for the part; undefined if none waits. */
-  feedOf(part: Part): Feed | undefined {
-    return this.#feeds.get(part);
   }
 
   update(policies: Policies): void {
@@ -140,26 +136,7 @@ export class Region {
     this.#options.largest.resize(0, partsOf(whole.list, this.#most), 0);
     for (const part of [this.#whole, ...this.#parts.values()]) this.member.current(part).renumber();
     this.member.renumber();
-    if (this.#local === undefined) return;
-    // it goes on with the permits that are used in the store; calls that are under way end as they would have
-    this.#local = this.#openReserve?.(whole);
-    for (const feed of this.#feeds.values()) feed.renew();
-  }
-
-  /** Lets the reserve serve those who wait for the part. */
-  feed(part: Part): Feed {
-    const known = this.#feeds.get(part);
-    if (known !== undefined && !known.isOver) {
-      known.changed();
-      return known;
-    }
-    const reserve = () => this.reserve(part.key) as RemoteLimiter;
-    const feed = new Feed(part, reserve, () => this.member.lack(part), this.everyMs);
-    this.#feeds.set(part, feed);
-    void feed.run().then(() => {
-      if (this.#feeds.get(part) === feed) this.#feeds.delete(part);
-    });
-    return feed;
+    this.reserve?.update(whole);
   }
 
   dismiss(key: string | undefined): void {
@@ -170,7 +147,7 @@ export class Region {
   async close(): Promise<void> {
     const closed = this.member.close();
     for (const key of [undefined, ...this.#parts.keys()]) this.dismiss(key);
-    await Promise.all([closed, this.#local?.close()]);
+    await Promise.all([closed, this.reserve?.close()]);
   }
 }
 

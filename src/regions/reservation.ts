@@ -1,12 +1,12 @@
 import type { LocalReservation, Reservation, WaitOptions } from "../api/limiter-api.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import type { CheckedAccount } from "../queue/reservation.ts";
+import { isOfReserve } from "./feed.ts";
 import { known } from "./part-state.ts";
-import { isOfReserve } from "./reserve.ts";
 
 /** Charges or refunds the reserve, or the part of the key. */
 export type Pay = (verb: Verb, amount: Amount, isOfReserve: boolean) => Promise<void>;
-type Verb = "charge" | "refund";
+export type Verb = "charge" | "refund";
 
 /**
  * A reservation in a region. What was used is settled where it was served: in the reserve, or in the part that the key

@@ -1,0 +1,101 @@
+import type {
+  Decision,
+  Reservation,
+  ShareOptions,
+  TryOptions,
+  WaitOptions,
+} from "../api/limiter-api.ts";
+import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
+import type { Amount, Permits } from "../ground/permits.ts";
+import type { Part } from "./part.ts";
+import type { Region } from "./region.ts";
+import { RegionalReservation, type Verb } from "./reservation.ts";
+
+/** What becomes of a call that the part of its key does not serve at once: it waits for the part, or is refused. */
+export class Fallback {
+  protected readonly region: Region;
+  protected readonly key: string | undefined;
+
+  constructor(region: Region, key: string | undefined) {
+    this.region = region;
+    this.key = key;
+  }
+
+  acquire(part: Part, permits: Permits, options: WaitOptions | undefined): Promise<number> {
+    return this.waits(part, permits, part.limiter.acquire(permits, options));
+  }
+
+  async tryAcquire(part: Part, permits: Permits): Promise<boolean> {
+    this.lack();
+    return part.limiter.tryAcquire(permits);
+  }
+
+  tryWithin(part: Part, permits: Permits, options: TryOptions): Promise<boolean> {
+    return this.waits(part, permits, part.limiter.tryAcquire(permits, options));
+  }
+
+  /** Each is accounted like a caller that waits, because a smaller part delays it. */
+  async reserve(
+    part: Part,
+    permits: Permits,
+    sequence: RequestSequence | undefined,
+    options: ShareOptions | undefined,
+  ): Promise<Reservation> {
+    const { region, key } = this;
+    const reservation = new RegionalReservation(
+      part.queue.supply,
+      (account) => part.limiter[reserveAwaited](permits, sequence, options, account),
+      (...payment) => this.pay(region.member.current(region.partOf(key)), ...payment),
+      () => this.changed(part),
+    );
+    if (reservation.waitMs === 0) return reservation;
+    const isKnown = reservation.waitMs < Infinity;
+    let isServed = false;
+    const ready = this.waits(part, permits, reservation.ready()).then((waitedMs) => {
+      isServed = true;
+      if (!isKnown) part.waited(permits, waitedMs);
+    });
+    // rejected where it is cancelled: by the caller, or by `close`
+    ready.catch(() => {});
+    await this.looked(part, ready);
+    if (isServed) reservation.waitMs = 0;
+    return reservation;
+  }
+
+  /** Returns the decision that the caller gets, for one of the part that does not allow the request. */
+  async decide(_part: Part, _permits: Permits, own: Decision): Promise<Decision> {
+    return own;
+  }
+
+  /** The same, without taking permits. */
+  async look(_part: Part, _permits: Permits, own: Decision): Promise<Decision> {
+    return own;
+  }
+
+  /** Charges or refunds. @param _isOfReserve whether the reserve has served what is settled */
+  async pay(part: Part, verb: Verb, amount: Amount, _isOfReserve = false): Promise<void> {
+    part.queue[verb](amount);
+  }
+
+  async pause(_ms: number): Promise<void> {}
+
+  async reset(): Promise<void> {}
+
+  /** Counts the caller among those that wait, in a part that lacks permits. */
+  protected waits<T>(part: Part, permits: Permits, answer: Promise<T>): Promise<T> {
+    this.region.member.waits(part, part.costOf(permits), answer);
+    this.lack();
+    return answer;
+  }
+
+  /** The part lacks permits. While others were asked the key may have been forgotten: then it has another part now. */
+  protected lack(): void {
+    this.region.member.lack(this.region.partOf(this.key));
+  }
+
+  /** Resolves when it is known whether the caller has to wait. */
+  protected async looked(_part: Part, _ready: Promise<unknown>): Promise<void> {}
+
+  /** A caller that waits has left, or needs other permits. */
+  protected changed(_part: Part): void {}
+}

@@ -1,0 +1,200 @@
+/**
+ * The reserve of a region in a store, as a second supply of those who wait for a part.
+ *
+ * All callers of a key wait in one line, that of the part. While one of them waits, the reserve is asked for what the
+ * head of the line needs, in the store's own line and for one at a time. When it grants that, whoever is the head then goes
+ * with it; the part may have served the others meanwhile. What the head lacks beyond it is asked for as well, and what it
+ * leaves is for the next one. When no caller waits any more, the place in the store is given up.
+ * So no caller waits in two lines, those of one process keep their order, and each is counted once.
+ *
+ * What is left over keeps the bound of the reserve while one process asks: it was taken from an empty bucket, in which the
+ * rest comes at its rate, and a request that is larger than the bucket is never put together. If several processes ask,
+ * each but one may use what is left over beside what the others have saved up meanwhile: less than its largest request.
+ *
+ * Where it is inexact: what the reserve does for the callers behind the head is not known. A call with a time-out that the
+ * part cannot serve in time is refused, unless the reserve has its permits at once.
+ */
+import type { RemoteLimiter, Reservation } from "../api/limiter-api.ts";
+import type { Timer } from "../ground/clock.ts";
+import { type Amount, combine, sameAmount, sizeOf } from "../ground/permits.ts";
+import type { Waiter } from "../queue/waiter.ts";
+import type { Part } from "./part.ts";
+
+/** A place that is due in more than this part of an interval is given up for a smaller one. */
+const FAR = 0.5;
+
+/** Those that the reserve has served: what they have used is settled there. */
+const served = new WeakSet<object>();
+
+/** Whether the reserve, and not the part, has served the reservation. */
+export function isOfReserve(reservation: Reservation): boolean {
+  return served.has(reservation);
+}
+
+/** What the reserve is for one part while callers wait for it. */
+export class Feed {
+  readonly #part: Part;
+  readonly #reserve: () => RemoteLimiter;
+  readonly #lack: () => void;
+  readonly #pauseMs: number;
+  /** Whether no caller waits any more: those who come later need another one. */
+  isOver = false;
+  /** The place in the store's line, also while it is asked for; for what, and when it is due, if that is known. */
+  #place = new AbortController();
+  #asked: Amount = 0;
+  #dueMs = -Infinity;
+  /** Permits of the reserve that were too few for the head. */
+  #credit: Amount | undefined;
+  #resume: (() => void) | undefined;
+  /** Whether the reserve does not serve the head at once. */
+  #isRefused = false;
+  readonly #looking: (() => void)[] = [];
+
+  /**
+   * @param lack called when the reserve does not serve a caller at once
+   * @param pauseMs after an error
+   */
+  constructor(part: Part, reserve: () => RemoteLimiter, lack: () => void, pauseMs: number) {
+    this.#part = part;
+    this.#reserve = reserve;
+    this.#lack = lack;
+    this.#pauseMs = pauseMs;
+  }
+
+  /** Serves the callers of the part until none waits. */
+  async run(): Promise<void> {
+    for (let head = this.#head; head !== undefined; head = this.#head) {
+      await this.#serve(head.amount);
+    }
+    this.isOver = true;
+    this.#answered();
+  }
+
+  /** Resolves when the reserve has served those who wait now, or lets the first one wait. */
+  looked(): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.isOver || this.#isRefused) resolve();
+      else this.#looking.push(resolve);
+    });
+  }
+
+  /**
+   * A caller has come, or left, or needs less. If the head is another one by now, it takes the place of the one before:
+   * the store cannot give back a place with others behind it. It gets a place of its own if it needs less, and that one is
+   * far; or where what was used comes back at instants, since there every place is given back.
+   */
+  changed(): void {
+    const head = this.#head;
+    if (head !== undefined && sameAmount(head.amount, this.#asked)) return;
+    const isSmaller = head !== undefined && contains(this.#asked, head.amount);
+    const isFar = this.#dueMs - this.#part.now() > this.#pauseMs * FAR;
+    if (head === undefined || this.#part.rests || (isSmaller && isFar)) this.renew();
+    else this.#resume?.();
+  }
+
+  /** The place is given up, and the reserve is asked again: it was reset or paused, or has other numbers. */
+  renew(): void {
+    this.#isRefused = false;
+    this.#credit = undefined;
+    this.#place.abort();
+    this.#resume?.();
+  }
+
+  get #head(): Waiter | undefined {
+    const { callers, queue } = this.#part;
+    queue.catchUp();
+    return callers > 0 ? queue.head : undefined;
+  }
+
+  /** Asks for what lacks to the amount. Whatever the store does, it is asked again while a caller waits. */
+  async #serve(amount: Amount): Promise<void> {
+    const place = new AbortController();
+    this.#place = place;
+    this.#asked = amount;
+    this.#dueMs = -Infinity;
+    this.#isRefused = false;
+    const needed = less(amount, this.#credit);
+    try {
+      const isSaved = sizeOf(needed) === 0 || (await this.#take(needed, amount, place.signal));
+      // what is granted at once may come from a full bucket, beside which nothing was saved
+      await this.#hand(isSaved ? more(needed, this.#credit) : needed, isSaved);
+    } catch {
+      if (place.signal.aborted) return;
+      this.#credit = undefined;
+      this.#refused();
+      await this.#pause();
+    }
+  }
+
+  /** Takes permits from the reserve. @returns whether it had to wait for them */
+  async #take(needed: Amount, amount: Amount, signal: AbortSignal): Promise<boolean> {
+    this.#part.checkReserve(amount);
+    // without the signal: what is granted at once would be lost
+    const reservation = await this.#reserve().reserve(this.#part.permitsOf(needed));
+    if (reservation.waitMs === 0) return false;
+    this.#refused();
+    this.#dueMs = this.#part.now() + reservation.waitMs;
+    this.changed();
+    await reservation.ready({ signal });
+    return true;
+  }
+
+  #refused(): void {
+    this.#isRefused = true;
+    this.#lack();
+    this.#answered();
+  }
+
+  #answered(): void {
+    for (const resolve of this.#looking.splice(0)) resolve();
+  }
+
+  /**
+   * Lets those go first in the line for whom the permits are enough. What is left is for the next one, if it comes back
+   * at a rate and there was a wait for it; otherwise it is lost: given back it could lower a later window.
+   */
+  async #hand(permits: Amount, mayStay: boolean): Promise<void> {
+    let left = permits;
+    for (let head = this.#head; head !== undefined; head = this.#head) {
+      const { amount, taken } = head;
+      if (!contains(left, amount)) break;
+      left = less(left, amount);
+      served.add(head);
+      const { queue } = this.#part;
+      queue.remove(head, queue.last);
+      head.release(queue.last, queue.last);
+      await this.#charge(less(taken, amount));
+    }
+    this.#credit = mayStay && !this.#part.rests ? left : undefined;
+  }
+
+  /** Charges what a caller has settled for while it waited. */
+  async #charge(amount: Amount): Promise<void> {
+    if (sizeOf(amount) === 0) return;
+    const charged = this.#reserve().charge(this.#part.permitsOf(amount));
+    await charged.catch(() => this.#part.queue.charge(amount));
+  }
+
+  async #pause(): Promise<void> {
+    let timer: Timer | undefined;
+    await new Promise<void>((resolve) => {
+      this.#resume = resolve;
+      timer = this.#part.wakeAt(this.#part.now() + this.#pauseMs, resolve);
+    });
+    timer?.cancel();
+  }
+}
+
+function contains(whole: Amount, part: Amount): boolean {
+  if (typeof whole === "number" || typeof part === "number") return Number(part) <= Number(whole);
+  return part.every((permits = 0, i) => permits <= (whole[i] ?? 0));
+}
+
+function less(amount: Amount, by: Amount | undefined): Amount {
+  if (by === undefined) return amount;
+  return combine(amount, by, (is, minus = 0) => Math.max(0, is - minus));
+}
+
+function more(amount: Amount, by: Amount | undefined): Amount {
+  return by === undefined ? amount : combine(amount, by, (is, plus = 0) => is + plus);
+}

@@ -1,0 +1,188 @@
+import type {
+  Decision,
+  RemoteLimiter,
+  Reservation,
+  ShareOptions,
+  TryOptions,
+  WaitOptions,
+} from "../api/limiter-api.ts";
+import type { RequestSequence } from "../api/reserve-awaited.ts";
+import { PermitsExceedCapacityError, StoreUnavailableError } from "../ground/errors.ts";
+import type { Amount, Permits } from "../ground/permits.ts";
+import { Fallback } from "./fallback.ts";
+import type { Part } from "./part.ts";
+import type { Region } from "./region.ts";
+import type { Verb } from "./reservation.ts";
+import type { Reserve } from "./reserve.ts";
+
+/** What the part refuses is taken from the region's reserve in its store; who waits, waits for both. */
+export class ReserveFallback extends Fallback {
+  readonly #reserves: Reserve;
+
+  constructor(region: Region, key: string | undefined, reserves: Reserve) {
+    super(region, key);
+    this.#reserves = reserves;
+  }
+
+  get #reserve(): RemoteLimiter {
+    return this.#reserves.of(this.key);
+  }
+
+  override async acquire(
+    part: Part,
+    permits: Permits,
+    options: WaitOptions | undefined,
+  ): Promise<number> {
+    const mayWait = part.hasRoom(permits) || !(part.isIdle || this.region.onFull === "reject");
+    if (!mayWait && (await this.#takes(permits, false, options?.signal))) return 0;
+    return super.acquire(mayWait ? part : this.region.open(this.key), permits, options);
+  }
+
+  /** What the part refuses is taken from the reserve, if that has it at once. */
+  override async tryAcquire(_part: Part, permits: Permits, options?: TryOptions): Promise<boolean> {
+    if (await this.#takes(permits, true, options?.signal)) return true;
+    const { limiter } = this.region.open(this.key);
+    return limiter.tryAcquire(permits, { ...options, timeoutMs: 0 });
+  }
+
+  override tryWithin(part: Part, permits: Permits, options: TryOptions): Promise<boolean> {
+    const { timeoutMs = Infinity } = options;
+    const waitMs = part.waitMs(permits, options);
+    // what is not known may still be in time
+    const isInTime = waitMs <= timeoutMs || (waitMs === Infinity && timeoutMs > 0);
+    const mayWait = isInTime && part.hasRoom(permits);
+    return mayWait
+      ? super.tryWithin(part, permits, options)
+      : this.tryAcquire(part, permits, options);
+  }
+
+  /**
+   * Takes the permits from the reserve, if it has them now. A key that its reserve serves never becomes hot.
+   *
+   * @throws StoreUnavailableError if the call can do nothing else: `isLast`; the signal's reason
+   */
+  async #takes(
+    permits: Permits,
+    isLast: boolean,
+    signal: AbortSignal | undefined,
+  ): Promise<boolean> {
+    const { stats } = this.region;
+    let isGranted = false;
+    try {
+      isGranted = await this.#reserve.tryAcquire(permits, { timeoutMs: 0, signal });
+      if (isGranted) stats.counts.granted += 1;
+    } catch (error) {
+      if (signal?.aborted) stats.counts.cancelled += 1;
+      const isAway = error instanceof StoreUnavailableError;
+      if (isAway ? isLast : !mayWait(error)) throw stats.failed(error);
+    } finally {
+      if (!isGranted) this.lack();
+    }
+    return isGranted;
+  }
+
+  override async reserve(
+    part: Part,
+    permits: Permits,
+    sequence: RequestSequence | undefined,
+    options: ShareOptions | undefined,
+  ): Promise<Reservation> {
+    const mayWait = part.hasRoom(permits) || part.waitMs(permits, options) === 0;
+    if (mayWait) return super.reserve(part, permits, sequence, options);
+    const made = await this.#made(permits);
+    return made ?? super.reserve(this.region.open(this.key), permits, sequence, options);
+  }
+
+  /** Reserves in the store, if the permits are there at once. */
+  async #made(permits: Permits): Promise<Reservation | undefined> {
+    try {
+      const made = await this.#reserve.reserve(permits);
+      if (made.waitMs === 0) {
+        this.region.stats.counts.granted += 1;
+        return made;
+      }
+      await made.cancel();
+    } catch (error) {
+      if (!mayWait(error)) throw error;
+    }
+    this.lack();
+    return undefined;
+  }
+
+  protected override waits<T>(part: Part, permits: Permits, answer: Promise<T>): Promise<T> {
+    this.region.member.waits(part, part.costOf(permits), answer);
+    const left = () => this.changed(part);
+    answer.then(left, left);
+    this.#reserves.feed(part);
+    return answer;
+  }
+
+  protected override async looked(part: Part, ready: Promise<unknown>): Promise<void> {
+    await Promise.race([this.#reserves.feed(part).looked(), ready]);
+    this.region.checkOpen();
+  }
+
+  protected override changed(part: Part): void {
+    this.#reserves.feedOf(part)?.changed();
+  }
+
+  override async decide(part: Part, permits: Permits, own: Decision): Promise<Decision> {
+    const other = await this.#answer(this.#reserve.decide(permits));
+    if (other?.allowed) this.region.stats.counts.granted += 1;
+    return sooner(own, other, part.isIdle);
+  }
+
+  override async look(part: Part, permits: Permits, own: Decision): Promise<Decision> {
+    return sooner(own, await this.#answer(this.#reserve.peek(permits)), part.isIdle);
+  }
+
+  /** Without a part the reserve pays, if it is large enough: a debt of no part would be there for ever. */
+  override async pay(part: Part, verb: Verb, amount: Amount, isOfReserve = false): Promise<void> {
+    if (isOfReserve || part.fraction === 0) {
+      const paid = this.#reserve[verb](part.permitsOf(amount)).then(() => true);
+      if (await this.#answer(paid)) return;
+    }
+    await super.pay(part, verb, amount);
+  }
+
+  override async pause(ms: number): Promise<void> {
+    await this.#reserve.pause(ms);
+    this.#renew();
+  }
+
+  override async reset(): Promise<void> {
+    await this.#reserve.reset();
+    this.#renew();
+  }
+
+  /** What the reserve has promised the head of the line does not hold any more. */
+  #renew(): void {
+    this.#reserves.feedOf(this.region.partOf(this.key))?.renew();
+  }
+
+  /** Returns the reserve's answer; undefined if the request is larger than the reserve, though it may fit a part. */
+  async #answer<T>(answer: Promise<T>): Promise<T | undefined> {
+    try {
+      return await answer;
+    } catch (error) {
+      if (error instanceof PermitsExceedCapacityError) return undefined;
+      throw this.region.stats.failed(error);
+    }
+  }
+}
+
+/** Whether a call that the reserve fails with this error may wait for the part. */
+function mayWait(error: unknown): boolean {
+  return error instanceof PermitsExceedCapacityError || error instanceof StoreUnavailableError;
+}
+
+/**
+ * Returns the decision with the shorter wait.
+ *
+ * @param isHead whether no caller waits: behind others it is not known what the reserve will do
+ */
+export function sooner(own: Decision, other: Decision | undefined, isHead: boolean): Decision {
+  if (own.allowed || other === undefined) return own;
+  if (!other.allowed && !isHead) return { ...other, waitMs: own.waitMs };
+  return other.allowed || other.waitMs <= own.waitMs ? other : own;
+}
