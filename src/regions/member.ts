@@ -19,6 +19,7 @@
  */
 import type { Timer } from "../ground/clock.ts";
 import { WHOLE } from "../stores/ledger.ts";
+import { Alarm } from "./alarm.ts";
 import { FIRST } from "./demand.ts";
 import { divide, isLacked } from "./division.ts";
 import { gapMs, HomeLink, patienceMs, type Reply, type Sender } from "./home-link.ts";
@@ -58,9 +59,7 @@ export class Member {
    */
   #isGreeting = false;
   #callers = 0;
-  #timer: Timer | undefined;
-  #timerAt = Infinity;
-  #isAwaited = false;
+  readonly #alarm: Alarm;
   #isClosed = false;
   #ending: Promise<void> | undefined;
   /** There is no call before this. */
@@ -68,6 +67,7 @@ export class Member {
 
   constructor(options: MemberOptions) {
     this.#options = options;
+    this.#alarm = new Alarm(options.clock, () => this.#wake());
     this.#home = new HomeLink(options, (...answered) => this.#repeat(...answered));
   }
 
@@ -101,7 +101,7 @@ export class Member {
     if (hot !== undefined) {
       const isUrgent = this.#isEarly(hot, now) && part.demand.isRising(now);
       if (isUrgent) hot.speak(now);
-      if (isUrgent || (this.#callers > 0 && !this.#isAwaited)) this.#hasten(hot);
+      if (isUrgent || (this.#callers > 0 && !this.#alarm.isAwaited)) this.#hasten(hot);
       return;
     }
     part.demand.count(now);
@@ -129,9 +129,7 @@ export class Member {
       const left = part.callers === 0 ? 0 : Math.max(0, part.demand.waiting - cost);
       part.demand.waiting = left;
       this.#callers -= 1;
-      if (this.#callers > 0) return;
-      this.#isAwaited = false;
-      this.#timer?.unref?.();
+      if (this.#callers === 0) this.#alarm.leave();
     };
     answer.then(done, done);
   }
@@ -160,7 +158,7 @@ export class Member {
   async #end(): Promise<void> {
     const { clock, stats } = this.#options;
     this.#isClosed = true;
-    this.#timer?.cancel();
+    this.#alarm.end();
     const known = [...this.#hot.values()].filter(({ number }) => number > 0);
     for (const lease of this.#hot.values()) {
       lease.want = 0;
@@ -181,37 +179,24 @@ export class Member {
     stats.end();
   }
 
-  /** Sets the timer to the next message or the next end of a lease. */
+  /** While no caller waits, the leases do not keep the process alive. */
   #arm(): void {
     let at = Infinity;
     for (const lease of this.#hot.values()) at = Math.min(at, this.#wakeMs(lease));
-    this.#setTimer(at);
+    this.#alarm.set(at, this.#callers > 0);
   }
 
-  /** Sets the timer for a part that has changed, without a look at all others: at worst it fires once too early. */
+  /** For a part that has changed, without a look at all others: at worst the alarm rings once too early. */
   #hasten(lease: Lease): void {
-    this.#setTimer(Math.min(this.#timerAt, this.#wakeMs(lease)));
+    this.#alarm.hasten(this.#wakeMs(lease), this.#callers > 0);
   }
 
+  /** When its next message is due, or its lease ends. */
   #wakeMs({ nextMs, part }: Lease): number {
     return Math.min(Math.max(nextMs, this.#callMs), part.lapseMs);
   }
 
-  #setTimer(at: number): void {
-    if (this.#isClosed) return;
-    const isAwaited = this.#callers > 0;
-    if (this.#timer !== undefined && at === this.#timerAt && isAwaited === this.#isAwaited) return;
-    this.#timer?.cancel();
-    this.#timerAt = at;
-    this.#isAwaited = isAwaited;
-    this.#timer = at === Infinity ? undefined : this.#options.clock.wakeAt(at, this.#wake);
-    // while no caller waits, the leases do not keep the process alive
-    if (!isAwaited) this.#timer?.unref?.();
-  }
-
-  readonly #wake = (): void => {
-    this.#timer = undefined;
-    this.#timerAt = Infinity;
+  #wake(): void {
     const { clock, everyMs } = this.#options;
     const now = clock.now() + MICROSECOND;
     for (const lease of this.#hot.values()) {
@@ -231,7 +216,7 @@ export class Member {
       if (!this.#isGreeting) this.#sendDue(now);
     }
     this.#arm();
-  };
+  }
 
   /** Keys that are due soon go along, so that all share a call; but not before their first demand was counted. */
   #sendDue(now: number): void {
