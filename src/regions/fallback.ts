@@ -6,10 +6,10 @@ import type {
   WaitOptions,
 } from "../api/limiter-api.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
-import type { Amount, Permits } from "../ground/permits.ts";
+import type { Permits } from "../ground/permits.ts";
 import type { Part } from "./part.ts";
 import type { Region } from "./region.ts";
-import { RegionalReservation, type Verb } from "./reservation.ts";
+import { type Payment, RegionalReservation } from "./reservation.ts";
 
 /** What becomes of a call that the part of its key does not serve at once: it waits for the part, or is refused. */
 export class Fallback {
@@ -45,7 +45,7 @@ export class Fallback {
     const reservation = new RegionalReservation(
       part.queue.supply,
       (account) => part.limiter[reserveAwaited](permits, sequence, options, account),
-      (...payment) => this.pay(region.member.current(region.partOf(key)), ...payment),
+      (...paid) => this.pay(region.member.current(region.partOf(key)), ...paid),
       () => this.changed(part),
     );
     if (reservation.waitMs === 0) return reservation;
@@ -57,8 +57,8 @@ export class Fallback {
     });
     // rejected where it is cancelled: by the caller, or by `close`
     ready.catch(() => {});
-    await this.looked(part, ready);
-    if (isServed) reservation.waitMs = 0;
+    const waitMs = await this.looked(part, reservation.place, ready);
+    reservation.waitMs = isServed ? 0 : Math.min(reservation.waitMs, waitMs);
     return reservation;
   }
 
@@ -72,9 +72,9 @@ export class Fallback {
     return own;
   }
 
-  /** Charges or refunds. @param _isOfReserve whether the reserve has served what is settled */
-  async pay(part: Part, verb: Verb, amount: Amount, _isOfReserve = false): Promise<void> {
-    part.queue[verb](amount);
+  /** Charges and refunds. @param _isOfReserve whether the reserve has served what is settled */
+  async pay(part: Part, payments: readonly Payment[], _isOfReserve = false): Promise<void> {
+    for (const [verb, amount] of payments) part.queue[verb](amount);
   }
 
   async pause(_ms: number): Promise<void> {}
@@ -93,8 +93,10 @@ export class Fallback {
     this.region.member.lack(this.region.partOf(this.key));
   }
 
-  /** Resolves when it is known whether the caller has to wait. */
-  protected async looked(_part: Part, _ready: Promise<unknown>): Promise<void> {}
+  /** Returns how long the caller waits for others than the part, ms, once that is known; `Infinity` if it is not. */
+  protected async looked(_part: Part, _place: object, _ready: Promise<unknown>): Promise<number> {
+    return Infinity;
+  }
 
   /** A caller that waits has left, or needs other permits. */
   protected changed(_part: Part): void {}

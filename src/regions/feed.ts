@@ -3,13 +3,13 @@
  *
  * All callers of a key wait in one line, that of the part. While one of them waits, the reserve is asked for what the
  * head of the line needs, in the store's own line and for one at a time. When it grants that, whoever is the head then goes
- * with it; the part may have served the others meanwhile. What the head lacks beyond it is asked for as well, and what it
- * leaves is for the next one. When no caller waits any more, the place in the store is given up.
+ * with it; the part may have served the others meanwhile. What is left over goes back, or all of it if it is too little.
+ * When no caller waits any more, the place in the store is given up.
  * So no caller waits in two lines, those of one process keep their order, and each is counted once.
  *
- * What is left over keeps the bound of the reserve while one process asks: it was taken from an empty bucket, in which the
- * rest comes at its rate, and a request that is larger than the bucket is never put together. If several processes ask,
- * each but one may use what is left over beside what the others have saved up meanwhile: less than its largest request.
+ * What goes back was not used: while one process asks, the reserve keeps its bound. If several do, the others have their
+ * places as late as they were promised, and what came back is saved up beside these: for each process but one less than its
+ * largest request.
  *
  * Where it is inexact: what the reserve does for the callers behind the head is not known. A call with a time-out that the
  * part cannot serve in time is refused, unless the reserve has its permits at once.
@@ -42,9 +42,7 @@ export class Feed {
   /** The place in the store's line, also while it is asked for; for what, and when it is due, if that is known. */
   #place = new AbortController();
   #asked: Amount = 0;
-  #dueMs = -Infinity;
-  /** Permits of the reserve that were too few for the head. */
-  #credit: Amount | undefined;
+  #dueMs: number | undefined;
   #resume: (() => void) | undefined;
   /** Whether the reserve does not serve the head at once. */
   #isRefused = false;
@@ -78,6 +76,17 @@ export class Feed {
     });
   }
 
+  /** Returns how long the caller waits for the reserve, ms; `Infinity` if that is not known, as behind others. */
+  waitMs(caller: object): number {
+    const head = this.#head;
+    const isAsked = head === caller && contains(this.#asked, head.amount);
+    return isAsked ? this.#waitMs(Infinity) : Infinity;
+  }
+
+  #waitMs(unknown = 0): number {
+    return this.#dueMs === undefined ? unknown : Math.max(0, this.#dueMs - this.#part.now());
+  }
+
   /**
    * A caller has come, or left, or needs less. If the head is another one by now, it takes the place of the one before:
    * the store cannot give back a place with others behind it. It gets a place of its own if it needs less, and that one is
@@ -87,7 +96,7 @@ export class Feed {
     const head = this.#head;
     if (head !== undefined && sameAmount(head.amount, this.#asked)) return;
     const isSmaller = head !== undefined && contains(this.#asked, head.amount);
-    const isFar = this.#dueMs - this.#part.now() > this.#pauseMs * FAR;
+    const isFar = this.#waitMs() > this.#pauseMs * FAR;
     if (head === undefined || this.#part.rests || (isSmaller && isFar)) this.renew();
     else this.#resume?.();
   }
@@ -95,7 +104,6 @@ export class Feed {
   /** The place is given up, and the reserve is asked again: it was reset or paused, or has other numbers. */
   renew(): void {
     this.#isRefused = false;
-    this.#credit = undefined;
     this.#place.abort();
     this.#resume?.();
   }
@@ -106,37 +114,33 @@ export class Feed {
     return callers > 0 ? queue.head : undefined;
   }
 
-  /** Asks for what lacks to the amount. Whatever the store does, it is asked again while a caller waits. */
+  /** Takes the permits from the reserve for the head. Whatever the store does, it is asked again while a caller waits. */
   async #serve(amount: Amount): Promise<void> {
     const place = new AbortController();
     this.#place = place;
     this.#asked = amount;
-    this.#dueMs = -Infinity;
+    this.#dueMs = undefined;
     this.#isRefused = false;
-    const needed = less(amount, this.#credit);
     try {
-      const isSaved = sizeOf(needed) === 0 || (await this.#take(needed, amount, place.signal));
-      // what is granted at once may come from a full bucket, beside which nothing was saved
-      await this.#hand(isSaved ? more(needed, this.#credit) : needed, isSaved);
+      if (sizeOf(amount) > 0) await this.#take(amount, place.signal);
+      await this.#hand(amount);
     } catch {
       if (place.signal.aborted) return;
-      this.#credit = undefined;
+      this.#dueMs = undefined;
       this.#refused();
       await this.#pause();
     }
   }
 
-  /** Takes permits from the reserve. @returns whether it had to wait for them */
-  async #take(needed: Amount, amount: Amount, signal: AbortSignal): Promise<boolean> {
+  async #take(amount: Amount, signal: AbortSignal): Promise<void> {
     this.#part.checkReserve(amount);
     // without the signal: what is granted at once would be lost
-    const reservation = await this.#reserve().reserve(this.#part.permitsOf(needed));
-    if (reservation.waitMs === 0) return false;
-    this.#refused();
+    const reservation = await this.#reserve().reserve(this.#part.permitsOf(amount));
+    if (reservation.waitMs === 0) return;
     this.#dueMs = this.#part.now() + reservation.waitMs;
+    this.#refused();
     this.changed();
     await reservation.ready({ signal });
-    return true;
   }
 
   #refused(): void {
@@ -150,10 +154,10 @@ export class Feed {
   }
 
   /**
-   * Lets those go first in the line for whom the permits are enough. What is left is for the next one, if it comes back
-   * at a rate and there was a wait for it; otherwise it is lost: given back it could lower a later window.
+   * Lets those go first in the line for whom the permits are enough. What is left goes back, as if it had not been taken;
+   * of windows and logs it is lost: given back it could lower a later one.
    */
-  async #hand(permits: Amount, mayStay: boolean): Promise<void> {
+  async #hand(permits: Amount): Promise<void> {
     let left = permits;
     for (let head = this.#head; head !== undefined; head = this.#head) {
       const { amount, taken } = head;
@@ -165,7 +169,11 @@ export class Feed {
       head.release(queue.last, queue.last);
       await this.#charge(less(taken, amount));
     }
-    this.#credit = mayStay && !this.#part.rests ? left : undefined;
+    if (sizeOf(left) === 0 || this.#part.rests) return;
+    // without an answer they are lost
+    await this.#reserve()
+      .refund(this.#part.permitsOf(left))
+      .catch(() => {});
   }
 
   /** Charges what a caller has settled for while it waited. */
@@ -190,11 +198,6 @@ function contains(whole: Amount, part: Amount): boolean {
   return part.every((permits = 0, i) => permits <= (whole[i] ?? 0));
 }
 
-function less(amount: Amount, by: Amount | undefined): Amount {
-  if (by === undefined) return amount;
+function less(amount: Amount, by: Amount): Amount {
   return combine(amount, by, (is, minus = 0) => Math.max(0, is - minus));
-}
-
-function more(amount: Amount, by: Amount | undefined): Amount {
-  return by === undefined ? amount : combine(amount, by, (is, plus = 0) => is + plus);
 }

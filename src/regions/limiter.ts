@@ -164,14 +164,14 @@ export class PartLimiter implements RemoteLimiter {
       const part = this.#open();
       const amount = part.queue.checked(permits);
       part.charged(amount);
-      return this.#fallback.pay(part, "charge", amount);
+      return this.#fallback.pay(part, [["charge", amount]]);
     });
   }
 
   refund(permits: Permits): Promise<void> {
     return this.#try(() => {
       const part = this.#open();
-      return this.#fallback.pay(part, "refund", part.queue.checked(permits));
+      return this.#fallback.pay(part, [["refund", part.queue.checked(permits)]]);
     });
   }
 

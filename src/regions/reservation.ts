@@ -1,12 +1,13 @@
 import type { LocalReservation, Reservation, WaitOptions } from "../api/limiter-api.ts";
+import { ReservationCancelledError } from "../ground/errors.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import type { CheckedAccount } from "../queue/reservation.ts";
 import { isOfReserve } from "./feed.ts";
 import { known } from "./part-state.ts";
 
 /** Charges or refunds the reserve, or the part of the key. */
-export type Pay = (verb: Verb, amount: Amount, isOfReserve: boolean) => Promise<void>;
-export type Verb = "charge" | "refund";
+export type Pay = (payments: readonly Payment[], isOfReserve: boolean) => Promise<void>;
+export type Payment = readonly ["charge" | "refund", Amount];
 
 /**
  * A reservation in a region. What was used is settled where it was served: in the reserve, or in the part that the key
@@ -15,11 +16,12 @@ export type Verb = "charge" | "refund";
 export class RegionalReservation implements Reservation {
   readonly permits: Permits;
   waitMs: number;
-  readonly #made: LocalReservation;
+  /** In the line of the part. */
+  readonly place: LocalReservation;
   readonly #changed: () => void;
   readonly #pay: Pay;
   /** What `make` has asked to be paid. */
-  readonly #owed: [Verb, Amount][] = [];
+  readonly #owed: Payment[] = [];
   /** What it has taken, as far as that was paid. */
   #taken: Permits;
 
@@ -33,35 +35,41 @@ export class RegionalReservation implements Reservation {
     pay: Pay,
     changed: () => void,
   ) {
-    const by = (verb: Verb) => (amount: Amount) => void this.#owed.push([verb, amount]);
-    this.#made = make({ supply, charge: by("charge"), refund: by("refund") });
+    const by = (verb: Payment[0]) => (amount: Amount) => void this.#owed.push([verb, amount]);
+    this.place = make({ supply, charge: by("charge"), refund: by("refund") });
     this.#pay = pay;
     this.#changed = changed;
-    this.permits = this.#made.permits;
+    this.permits = this.place.permits;
     this.#taken = this.permits;
-    this.waitMs = known(this.#made).waitMs;
+    this.waitMs = known(this.place).waitMs;
   }
 
-  ready(options?: WaitOptions): Promise<number> {
-    return this.#made.ready(options);
+  async ready(options?: WaitOptions): Promise<number> {
+    try {
+      return await this.place.ready(options);
+    } catch (error) {
+      throw error instanceof ReservationCancelledError
+        ? new ReservationCancelledError(this.waitMs)
+        : error;
+    }
   }
 
   cancel(): boolean {
-    return this.#made.cancel();
+    return this.place.cancel();
   }
 
   async settle(actual: Permits): Promise<void> {
-    this.#made.settle(actual);
-    const byReserve = isOfReserve(this.#made);
+    this.place.settle(actual);
+    const byReserve = isOfReserve(this.place);
     const owed = this.#owed.splice(0);
     const before = this.#taken;
     this.#taken = typeof actual === "number" ? actual : Object.assign({}, before, actual);
     this.#changed();
     try {
-      await Promise.all(owed.map((one) => this.#pay(...one, byReserve)));
+      await this.#pay(owed, byReserve);
     } catch (error) {
       // nothing was charged: it may be settled again
-      this.#made.settle(before);
+      this.place.settle(before);
       this.#owed.length = 0;
       this.#taken = before;
       throw error;
@@ -69,7 +77,7 @@ export class RegionalReservation implements Reservation {
   }
 
   undo(): Promise<void> {
-    this.#made.cancel();
+    this.place.cancel();
     return this.settle(0);
   }
 }

@@ -8,11 +8,11 @@ import type {
 } from "../api/limiter-api.ts";
 import type { RequestSequence } from "../api/reserve-awaited.ts";
 import { PermitsExceedCapacityError, StoreUnavailableError } from "../ground/errors.ts";
-import type { Amount, Permits } from "../ground/permits.ts";
+import type { Permits } from "../ground/permits.ts";
 import { Fallback } from "./fallback.ts";
 import type { Part } from "./part.ts";
 import type { Region } from "./region.ts";
-import type { Verb } from "./reservation.ts";
+import type { Payment } from "./reservation.ts";
 import type { Reserve } from "./reserve.ts";
 
 /** What the part refuses is taken from the region's reserve in its store; who waits, waits for both. */
@@ -99,7 +99,14 @@ export class ReserveFallback extends Fallback {
       const made = await this.#reserve.reserve(permits);
       if (made.waitMs === 0) {
         this.region.stats.counts.granted += 1;
-        return made;
+        return {
+          permits,
+          waitMs: 0,
+          ready: (waitOptions) => made.ready(waitOptions),
+          cancel: () => made.cancel(),
+          settle: (actual) => this.#counted(made.settle(actual)),
+          undo: () => this.#counted(made.undo()),
+        };
       }
       await made.cancel();
     } catch (error) {
@@ -117,9 +124,15 @@ export class ReserveFallback extends Fallback {
     return answer;
   }
 
-  protected override async looked(part: Part, ready: Promise<unknown>): Promise<void> {
-    await Promise.race([this.#reserves.feed(part).looked(), ready]);
+  protected override async looked(
+    part: Part,
+    place: object,
+    ready: Promise<unknown>,
+  ): Promise<number> {
+    const feed = this.#reserves.feed(part);
+    await Promise.race([feed.looked(), ready]);
     this.region.checkOpen();
+    return feed.waitMs(place);
   }
 
   protected override changed(part: Part): void {
@@ -127,31 +140,32 @@ export class ReserveFallback extends Fallback {
   }
 
   override async decide(part: Part, permits: Permits, own: Decision): Promise<Decision> {
-    const other = await this.#answer(this.#reserve.decide(permits));
+    const other = await this.#counted(fitting(this.#reserve.decide(permits)));
     if (other?.allowed) this.region.stats.counts.granted += 1;
     return sooner(own, other, part.isIdle);
   }
 
   override async look(part: Part, permits: Permits, own: Decision): Promise<Decision> {
-    return sooner(own, await this.#answer(this.#reserve.peek(permits)), part.isIdle);
+    return sooner(own, await this.#counted(fitting(this.#reserve.peek(permits))), part.isIdle);
   }
 
   /** Without a part the reserve pays, if it is large enough: a debt of no part would be there for ever. */
-  override async pay(part: Part, verb: Verb, amount: Amount, isOfReserve = false): Promise<void> {
-    if (isOfReserve || part.fraction === 0) {
-      const paid = this.#reserve[verb](part.permitsOf(amount)).then(() => true);
-      if (await this.#answer(paid)) return;
-    }
-    await super.pay(part, verb, amount);
+  override async pay(part: Part, payments: readonly Payment[], isOfReserve = false): Promise<void> {
+    if (!isOfReserve && part.fraction > 0) return super.pay(part, payments);
+    const paid = payments.map(async ([verb, amount]) => {
+      const isPaid = await fitting(this.#reserve[verb](part.permitsOf(amount)).then(() => true));
+      if (!isPaid) part.queue[verb](amount);
+    });
+    await this.#counted(Promise.all(paid));
   }
 
   override async pause(ms: number): Promise<void> {
-    await this.#reserve.pause(ms);
+    await this.#counted(this.#reserve.pause(ms));
     this.#renew();
   }
 
   override async reset(): Promise<void> {
-    await this.#reserve.reset();
+    await this.#counted(this.#reserve.reset());
     this.#renew();
   }
 
@@ -160,14 +174,23 @@ export class ReserveFallback extends Fallback {
     this.#reserves.feedOf(this.region.partOf(this.key))?.renew();
   }
 
-  /** Returns the reserve's answer; undefined if the request is larger than the reserve, though it may fit a part. */
-  async #answer<T>(answer: Promise<T>): Promise<T | undefined> {
+  /** Counts a call that fails. */
+  async #counted<T>(answer: T | Promise<T>): Promise<T> {
     try {
       return await answer;
     } catch (error) {
-      if (error instanceof PermitsExceedCapacityError) return undefined;
       throw this.region.stats.failed(error);
     }
+  }
+}
+
+/** Returns the reserve's answer; undefined if the request is larger than the reserve, though it may fit a part. */
+async function fitting<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof PermitsExceedCapacityError) return undefined;
+    throw error;
   }
 }
 

@@ -1,5 +1,5 @@
 /** Several processes at one reserve, and reservations that are settled while something else happens. */
-import { fairShares, fixedWindow, smoothBursty, tokenBucket } from "smooth-limiter";
+import { fairShares, fixedWindow, leakyBucket, smoothBursty, tokenBucket } from "smooth-limiter";
 import { RegionalLimiter } from "smooth-limiter/regions";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
@@ -107,6 +107,40 @@ for (const seed of [1, 2, 3, 4]) {
     assert.ok(grants.length > 100, `${grants.length}`);
   });
 }
+
+for (const [name, policy] of [
+  ["leakyBucket", leakyBucket({ capacity: 200, permitsPerSecond: 100 })],
+  ["smoothBursty", smoothBursty({ permitsPerSecond: 100, burstSeconds: 0 })],
+] as const)
+  test(`${name}: what the reserve lends for a caller that is served elsewhere is not lent twice`, async () => {
+    const random = randomFrom(1);
+    const { limiter, clock } = await withLocal({ reserve: 0.5, regions: ["eu"] }, policy);
+    const grants: [ms: number, permits: number][] = [];
+    for (let t = 0; t < 30_000; t += 20) {
+      for (let i = 0; i < 2 && limiter.stats.waiting < 20; i++) {
+        if (random() < 0.5) continue;
+        const permits = random() < 0.6 ? 1 : 8;
+        const granted = (is: unknown) => {
+          if (is !== false) grants.push([clock.now(), permits]);
+        };
+        const isTimed = random() < 0.3;
+        const call = isTimed ? limiter.tryAcquire(permits, 300) : limiter.acquire(permits);
+        call.then(granted, () => {});
+      }
+      await clock.advance(20);
+    }
+    await limiter.close();
+    let [over, most, last, used] = [0, 0, 0, 0];
+    for (const [ms, permits] of grants) {
+      over = Math.max(0, over - (ms - last) / 10) + permits;
+      most = Math.max(most, over);
+      last = ms;
+      used += permits;
+    }
+    // the part lends once, and the reserve once
+    assert.ok(most <= 16 + 1e-6, `${most}`);
+    assert.ok(used > 0.9 * 3000, `${used} of 3000`);
+  });
 
 test("fair order: two processes serve those that are less urgent with what the urgent ones leave of the reserve", async () => {
   const order = fairShares({ priorities: ["high", "low"] });

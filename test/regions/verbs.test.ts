@@ -1,9 +1,11 @@
 /** The verbs of a region, with and without a store of its own: what each test names should happen. */
 import {
+  allOf,
   diagnostics,
   fairShares,
   fixedWindow,
   type Policies,
+  ReservationCancelledError,
   type ShareOptions,
   smoothBursty,
   tokenBucket,
@@ -12,7 +14,14 @@ import { RegionalLimiter } from "smooth-limiter/regions";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { Part } from "../../src/regions/part.ts";
-import { bucket, busy, drain, nameOf, withLocal } from "../support/regions/with-local.ts";
+import {
+  bucket,
+  busy,
+  drain,
+  nameOf,
+  type Regional,
+  withLocal,
+} from "../support/regions/with-local.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("regions, verbs");
@@ -309,6 +318,56 @@ for (const name of ["wait", "refused"] as const) {
     assert.equal(seen, [name === "wait" ? 100 : undefined]);
   });
 }
+
+test("waitMs of a reservation knows the reserve, and a combination waits for it", async () => {
+  const { clock, home, limiter } = await withLocal();
+  home.fail();
+  await drain(limiter);
+  const before = limiter.stats;
+  const granted = allOf(limiter).tryAcquire(1, 1000);
+  await clock.advance(100);
+  assert.is(await granted, true);
+  assert.equal([limiter.stats.granted - before.granted, limiter.stats.cancelled], [1, 0]);
+  await clock.advance(0);
+  const first = await limiter.reserve();
+  const second = await limiter.reserve();
+  assert.equal([first.waitMs, second.waitMs], [100, Infinity]);
+  await limiter.close();
+});
+
+test("a reservation with an unknown wait that was cancelled says so", async () => {
+  const { limiter } = await withLocal({ local: undefined, reserve: 0 });
+  const reservation = await limiter.reserve();
+  await reservation.cancel();
+  const error = await reservation.ready().catch((error: unknown) => error);
+  assert.instance(error, ReservationCancelledError);
+  assert.is((error as ReservationCancelledError).facts.waitMs, Infinity);
+  await limiter.close();
+});
+
+test("each call that fails with the region's store is counted once", async () => {
+  const policy = tokenBucket({ capacity: 300, refill: 300, everyMs: 1000 });
+  const { local, limiter: two, all } = await withLocal({ reserve: 1 }, { a: policy, b: policy });
+  const full = RegionalLimiter.create("full", bucket, { ...all, maxWaiting: 0 });
+  const settled = await two.reserve({ a: 2, b: 2 });
+  const [served, undone] = [await full.reserve(2), await full.reserve(2)];
+  local.fail();
+  const calls: [limiter: Regional, call: () => unknown][] = [
+    [two, () => settled.settle({ a: 5, b: 1 })],
+    [two, () => two.pause(10)],
+    [two, () => two.reset()],
+    [full, () => full.tryAcquire()],
+    [full, () => served.settle(3)],
+    [full, () => undone.undo()],
+  ];
+  for (const [limiter, call] of calls) {
+    const { failed } = limiter.stats;
+    const name = await nameOf((async () => `${await call()}`)());
+    assert.equal([name, limiter.stats.failed - failed], ["StoreUnavailableError", 1], `${call}`);
+  }
+  local.recover();
+  await Promise.all([two.close(), full.close()]);
+});
 
 test("diagnostics.fraction: nothing while the part stays the same", async () => {
   const { clock, home, limiter } = await withLocal();
