@@ -62,10 +62,10 @@ export class PermitsExceedCapacityError extends LimiterError<{
 }> {
   static readonly code = "PERMITS_EXCEED_CAPACITY";
 
-  constructor(policy: string, permits: number, capacity: number) {
+  constructor(policy: string, permits: number, capacity: number, why = "") {
     super(
       PermitsExceedCapacityError.code,
-      `${permits} permits can never pass policy "${policy}", which holds ${capacity} at most`,
+      `${permits} permits can never pass policy "${policy}", which holds ${capacity} at most${why}`,
       { policy, permits, capacity },
     );
   }

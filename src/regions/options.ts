@@ -36,7 +36,7 @@ export interface RegionalOptions
    * to 1, default 0.1.
    */
   readonly reserve?: number | undefined;
-  /** How often a region with more demand than its reserve talks to the home, ms. Above 0, default 1000. */
+  /** How often a region with more demand than its reserve talks to the home, ms. Above 0 and at most 1e11, default 1000. */
   readonly everyMs?: number | undefined;
   /** For how long a region that is cut off uses its part, ms; at least 2 × `everyMs`, default 5 × `everyMs`. */
   readonly leaseMs?: number | undefined;
@@ -74,7 +74,10 @@ export function checkRegionalOptions(options: RegionalOptions) {
     failCheck("region", `one of regions (${names.join(", ")})`, region, RangeError);
   }
   const reserve = checkNumber("reserve", options.reserve ?? 0.1, fromZeroToOne);
-  const everyMs = checkNumber("everyMs", options.everyMs ?? 1000, aboveZero);
+  const everyMs = checkNumber("everyMs", options.everyMs ?? 1000, {
+    words: "a number above 0 and at most 1e11",
+    holds: (value) => value > 0 && value <= 1e11,
+  });
   const leaseMs = checkNumber("leaseMs", options.leaseMs ?? 5 * everyMs, {
     words: `2 x everyMs (${2 * everyMs}) or more, and below 1e12`,
     holds: (value) => value >= 2 * everyMs && value < 1e12,
@@ -84,7 +87,7 @@ export function checkRegionalOptions(options: RegionalOptions) {
 
 /** Returns the weights by the encoded names of the regions. */
 function weightsOf(regions: RegionalOptions["regions"]): ReadonlyMap<string, number> {
-  const words = "the names of all regions, or weights by name";
+  const words = "an array of the names of all regions, or an object with their weights by name";
   const entries: readonly (readonly [unknown, unknown])[] = Array.isArray(regions)
     ? regions.map((name) => [name, 1])
     : isRecord(regions)
@@ -127,9 +130,8 @@ export function adapterIn(option: string, client: RedisClient) {
 export function exchangeOf(home: Store | RedisClient): Exchange {
   if (!isStore(home)) return redisLedger(adapterIn("home", home).runner);
   if (home.exchange === undefined) {
-    throw new TypeError(
-      "home must be a client of Redis, or what postgresStore, casStore or memoryStore returns",
-    );
+    const stores = "what postgresStore, casStore or memoryStore returns";
+    failCheck("home", `a client of Redis, or ${stores}`, home);
   }
   return (key, message) => (home.exchange as Exchange)(key, message);
 }

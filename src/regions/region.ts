@@ -42,8 +42,8 @@ export class Region {
   constructor(name: string, policies: Policies, options: RegionalOptions) {
     this.name = checkName(name);
     this.stats = new OutageStats(name);
-    const { home, local, prefix = "l:" } = options;
     const { region, weights, reserve, everyMs, leaseMs } = checkRegionalOptions(options);
+    const { home, local, prefix = "l:" } = options;
     const listed = listPolicies(policies);
     reportUseless(listed.names, listed.list);
     refuseStrict(listed);

@@ -122,6 +122,7 @@ test("a request that exceeds the whole limit is an error", async () => {
       (reason) => reason,
     );
     assert.instance(error, PermitsExceedCapacityError);
+    assert.match(error.message, /31 permits .* in the largest part of a region: .* reserve/);
   }
 });
 
@@ -411,10 +412,11 @@ test("bad options are refused with what is wrong", () => {
   const rows: readonly [Readonly<Record<string, unknown>>, RegExp][] = [
     [{ home: {} }, /home must be a store, or a client of ioredis/],
     [{ local: {} }, /local must be a store, or a client of ioredis/],
-    [{ home: { run() {} } }, /home must be/],
+    [{ home: { run() {} } }, /home must be a client of Redis, or what .* returns, got an object/],
     [{ region: "mars" }, /region must be one of regions \(eu, us, asia\), got "mars"/],
     [{ region: "eu", regions: ["Nürnberg 2"] }, /one of regions \(Nürnberg 2\), got "eu"/],
     [{ regions: [] }, /got none/],
+    [{ regions: new Map([["eu", 1]]) }, /regions must be an array .* or an object .*, got none/],
     [{ regions: ["eu", "eu"] }, /each region once, got eu,eu/],
     [{ regions: "eu" }, /regions must be/],
     [{ regions: { eu: 0 } }, /regions.eu must be a finite number above 0/],
@@ -422,12 +424,15 @@ test("bad options are refused with what is wrong", () => {
     [{ reserve: 1.1 }, /reserve must be a number from 0 to 1/],
     [{ reserve: NaN }, /reserve/],
     [{ everyMs: 0 }, /everyMs/],
+    [{ everyMs: 1e12 }, /everyMs must be a number above 0 and at most 1e11/],
     [{ everyMs: 1000, leaseMs: 1999 }, /leaseMs must be 2 x everyMs \(2000\) or more/],
     [{ limit: 5 }, /options has no "limit"/],
   ];
   for (const [options, message] of rows) {
     assert.throws(() => open(options as Partial<RegionalOptions>), message);
   }
+  // @ts-expect-error there are options that have no default
+  assert.throws(() => RegionalLimiter.create("api", bucket), /options must be an object/);
   assert.throws(
     () => RegionalLimiter.create("", bucket, { home: memoryStore(), region: "a", regions: ["a"] }),
     /name must not be empty/,
