@@ -23,10 +23,8 @@ export function instantOf(waiter: Waiter, { supply, at }: Readonly<Promised>): n
 /** Takes for the next waiter what it is promised. @returns whether it can start, and before its deadline */
 export function promise(waiter: Waiter, promised: Promised): boolean {
   const at = instantOf(waiter, promised);
-  if (at !== UNKNOWN) {
-    if (at === Infinity || Math.ceil(at) > waiter.deadline) return false;
-    promised.supply.take(at, waiter.taken);
-  }
+  if (at !== UNKNOWN && (at === Infinity || Math.ceil(at) > waiter.deadline)) return false;
+  promised.supply.take(at, waiter.taken);
   promised.at = at;
   return true;
 }

@@ -1,7 +1,7 @@
 import type { Policy } from "../algorithms/algorithm.ts";
 import { hasInstants } from "../algorithms/instants.ts";
 import type { PolicyList } from "../stores/policies.ts";
-import { type PolicyState, SinglePolicyState } from "../stores/state/one.ts";
+import { SinglePolicyState } from "../stores/state/one.ts";
 import { openPolicyState } from "../stores/state/several.ts";
 import { partsOf } from "./move.ts";
 import { capacityOf } from "./resting.ts";
@@ -26,8 +26,6 @@ export interface Numbers {
   /** Of the whole limit, and of a part that has nothing on lease. */
   readonly policies: PolicyList;
   readonly basePolicies: PolicyList;
-  /** Of what the reserve in a store is, of which nothing is ever taken. */
-  readonly reserve: PolicyState;
   /** Permits a ms of the whole limit, by policy. */
   readonly rates: readonly number[];
   /** The largest request that the whole limit grants, by policy. */
@@ -42,14 +40,13 @@ export interface Numbers {
   fits: number;
 }
 
-/** @param base the fraction of a part that has nothing on lease @param reserved that of the reserve */
-export function numbersOf(policies: PolicyList, base: number, reserved: number): Numbers {
+/** @param base the fraction of a part that has nothing on lease */
+export function numbersOf(policies: PolicyList, base: number): Numbers {
   const { names, list } = policies;
   const basePolicies = { names, list: partsOf(list, Math.max(LEAST, base)) };
   return {
     policies,
     basePolicies,
-    reserve: openPolicyState({ names, list: partsOf(list, Math.max(LEAST, reserved)) }, 0, 0),
     lifetime: openPolicyState(basePolicies, 0, 0).lifetime(0),
     rates: list.map(rateOf),
     largest: list.map(largestOf),

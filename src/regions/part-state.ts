@@ -1,7 +1,7 @@
 import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import type { Bound } from "../ground/check.ts";
 import type { PermitsExceedCapacityError } from "../ground/errors.ts";
-import type { Amount } from "../ground/permits.ts";
+import { type Amount, combine } from "../ground/permits.ts";
 import { Deadlines, type Due } from "../queue/deadlines.ts";
 import { UNKNOWN } from "../queue/supply.ts";
 import type { PolicyState } from "../stores/state/one.ts";
@@ -26,12 +26,16 @@ export interface Validity {
 export class PartState implements PolicyState {
   readonly #part: PolicyState;
   readonly #largest: PolicyState;
+  readonly #reserve: PolicyState;
   readonly #validity: Validity;
+  /** What is taken at an instant that is not known. */
+  #later: Amount | undefined;
 
-  /** @param largest the state of the largest part that it can grow to */
-  constructor(part: PolicyState, largest: PolicyState, validity: Validity) {
+  /** @param largest the state of the largest part that it can grow to @param reserve that of the reserve, both full */
+  constructor(part: PolicyState, largest: PolicyState, reserve: PolicyState, validity: Validity) {
     this.#part = part;
     this.#largest = largest;
+    this.#reserve = reserve;
     this.#validity = validity;
   }
 
@@ -60,7 +64,9 @@ export class PartState implements PolicyState {
   }
 
   copy(): PartState {
-    return new PartState(this.#part.copy(), this.#largest, this.#validity);
+    const copy = new PartState(this.#part.copy(), this.#largest, this.#reserve, this.#validity);
+    copy.#later = this.#later;
+    return copy;
   }
 
   get names(): readonly string[] {
@@ -88,7 +94,8 @@ export class PartState implements PolicyState {
   }
 
   take(at: number, amount: Amount, start?: number): void {
-    this.#part.take(at, amount, start);
+    if (at >= UNKNOWN) this.#later = sum(this.#later, amount);
+    else this.#part.take(at, amount, start);
   }
 
   giveBack(now: number, amount: Amount): void {
@@ -111,8 +118,11 @@ export class PartState implements PolicyState {
     return this.#part.deficit(now);
   }
 
+  /** While the part is not valid, the line is that of the reserve. */
   overflowing(now: number, amount: Amount): number {
-    return this.#part.overflowing(now, amount);
+    return this.#validity.isOver
+      ? this.#reserve.overflowing(0, sum(this.#later, amount))
+      : this.#part.overflowing(now, amount);
   }
 
   resize(now: number, policies: readonly Policy[], epoch: number): void {
@@ -130,4 +140,8 @@ export class PartState implements PolicyState {
   shift(by: number): void {
     this.#part.shift(by);
   }
+}
+
+function sum(amount: Amount | undefined, more: Amount): Amount {
+  return amount === undefined ? more : combine(amount, more, (is, plus = 0) => is + plus);
 }

@@ -30,6 +30,8 @@ export interface MemberOptions {
   numbers: Numbers;
   /** The largest part, of which nothing is ever taken. */
   readonly largest: PolicyState;
+  /** The same of what each region has always. */
+  readonly reserve: PolicyState;
   readonly exchange: Exchange;
   /** The key of the ledger's records, with its prefix. */
   readonly ledgerKey: string;
@@ -72,13 +74,14 @@ export class Part implements Validity, Clock {
   callers = 0;
 
   constructor(key: string | undefined, options: MemberOptions) {
-    const { clock, numbers, largest, base, everyMs } = options;
+    const { clock, numbers, largest, reserve, base, everyMs } = options;
     this.key = key;
     this.#options = options;
     this.isOver = base === 0;
     this.#time = new MonotonicTime(this);
     const { last, epoch } = this.#time;
-    this.#state = new PartState(openPolicyState(numbers.basePolicies, last, epoch), largest, this);
+    const state = openPolicyState(numbers.basePolicies, last, epoch);
+    this.#state = new PartState(state, largest, reserve, this);
     this.demand = new Demand(everyMs, clock.now());
   }
 
@@ -139,7 +142,7 @@ export class Part implements Validity, Clock {
 
   /** @throws PermitsExceedCapacityError if the reserve can never grant the amount */
   checkReserve(amount: Amount): void {
-    const { reserve } = this.#options.numbers;
+    const { reserve } = this.#options;
     if (reserve.earliest(0, amount) === Infinity) throw reserve.excess(0, amount);
   }
 

@@ -11,7 +11,7 @@ import { listPolicies, type Policies, type PolicyList, renumber } from "../store
 import { openPolicyState } from "../stores/state/several.ts";
 import { Member } from "./member.ts";
 import { partsOf } from "./move.ts";
-import { numbersOf } from "./numbers.ts";
+import { LEAST, numbersOf } from "./numbers.ts";
 import {
   adapterIn,
   checkRegionalOptions,
@@ -61,8 +61,9 @@ export class Region {
       name,
       region,
       weights,
-      numbers: numbersOf(whole, base, reserved),
+      numbers: numbersOf(whole, base),
       largest: openPolicyState({ names, list: partsOf(list, this.#most) }, 0, 0),
+      reserve: openPolicyState({ names, list: partsOf(list, Math.max(LEAST, reserved)) }, 0, 0),
       exchange: exchangeOf(home),
       ledgerKey: `${checkText("prefix", prefix)}${name.replace(/[%[]/g, encodeURIComponent)}%regions`,
       base,
@@ -131,9 +132,10 @@ export class Region {
   #use(listed: PolicyList): void {
     refuseStrict(listed);
     const whole = allOnGrid(listed);
-    const { base, reserved } = this.#options;
-    this.#options.numbers = numbersOf(whole, base, reserved);
-    this.#options.largest.resize(0, partsOf(whole.list, this.#most), 0);
+    const { base, reserved, largest, reserve } = this.#options;
+    this.#options.numbers = numbersOf(whole, base);
+    largest.resize(0, partsOf(whole.list, this.#most), 0);
+    reserve.resize(0, partsOf(whole.list, Math.max(LEAST, reserved)), 0);
     for (const part of [this.#whole, ...this.#parts.values()]) this.member.current(part).renumber();
     this.member.renumber();
     this.reserve?.update(whole);

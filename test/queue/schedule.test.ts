@@ -36,11 +36,11 @@ function full() {
   return { schedule, refused };
 }
 
-test("a caller whose instant is not known is not too late, and takes nothing in an estimate", () => {
+test("a caller whose instant is not known is not too late, and counts in an estimate", () => {
   const { schedule, refused } = full();
   schedule.append(new Caller(1000), 0);
   const { supply, at } = schedule.replay(0);
-  assert.equal([supply.active, at, refused], [1, UNKNOWN, []]);
+  assert.equal([supply.active, at, refused], [2, UNKNOWN, []]);
 });
 
 test("changes that wait for a reservation are entries, but no waiters", () => {

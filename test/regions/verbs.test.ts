@@ -4,6 +4,7 @@ import {
   diagnostics,
   fairShares,
   fixedWindow,
+  leakyBucket,
   type Policies,
   ReservationCancelledError,
   type ShareOptions,
@@ -318,6 +319,21 @@ for (const name of ["wait", "refused"] as const) {
     assert.equal(seen, [name === "wait" ? 100 : undefined]);
   });
 }
+
+test("leakyBucket: without a part as many callers wait as the reserve has room for", async () => {
+  const policy = leakyBucket({ capacity: 300, permitsPerSecond: 300 });
+  const { clock, home, limiter } = await withLocal({}, policy);
+  home.fail();
+  const calls = Array.from({ length: 15 }, () => nameOf(limiter.acquire()));
+  await clock.advance(3000);
+  const outcomes = await Promise.all(calls);
+  assert.is(outcomes.filter((outcome) => outcome === "QueueFullError").length, 4);
+  assert.equal(
+    outcomes.slice(0, 3).map((waitedMs) => Math.round(Number(waitedMs))),
+    [0, 100, 200],
+  );
+  await limiter.close();
+});
 
 test("waitMs of a reservation knows the reserve, and a combination waits for it", async () => {
   const { clock, home, limiter } = await withLocal();
