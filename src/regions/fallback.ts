@@ -1,5 +1,6 @@
 import type {
   Decision,
+  LocalReservation,
   Reservation,
   ShareOptions,
   TryOptions,
@@ -7,6 +8,7 @@ import type {
 } from "../api/limiter-api.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import type { Permits } from "../ground/permits.ts";
+import type { CheckedAccount } from "../queue/reservation.ts";
 import type { Part } from "./part.ts";
 import type { Region } from "./region.ts";
 import { type Payment, RegionalReservation } from "./reservation.ts";
@@ -41,12 +43,8 @@ export class Fallback {
     sequence: RequestSequence | undefined,
     options: ShareOptions | undefined,
   ): Promise<Reservation> {
-    const { region, key } = this;
-    const reservation = new RegionalReservation(
-      part.queue.supply,
-      (account) => part.limiter[reserveAwaited](permits, sequence, options, account),
-      (...paid) => this.pay(region.member.current(region.partOf(key)), ...paid),
-      () => this.changed(part),
+    const reservation = this.reservation(part, (account) =>
+      part.limiter[reserveAwaited](permits, sequence, options, account),
     );
     if (reservation.waitMs === 0) return reservation;
     const isKnown = reservation.waitMs < Infinity;
@@ -60,6 +58,19 @@ export class Fallback {
     const waitMs = await this.looked(part, reservation.place, ready);
     reservation.waitMs = isServed ? 0 : Math.min(reservation.waitMs, waitMs);
     return reservation;
+  }
+
+  protected reservation(
+    part: Part,
+    make: (account: CheckedAccount) => LocalReservation,
+  ): RegionalReservation {
+    const { region, key } = this;
+    return new RegionalReservation(
+      part.queue.supply,
+      make,
+      (...paid) => this.pay(region.member.current(region.partOf(key)), ...paid),
+      () => this.changed(part),
+    );
   }
 
   /** Returns the decision that the caller gets, for one of the part that does not allow the request. */

@@ -26,6 +26,11 @@ const FAR = 0.5;
 /** Those that the reserve has served: what they have used is settled there. */
 const served = new WeakSet<object>();
 
+/** From now on the reserve is known to have served it. */
+export function serve(reservation: object): void {
+  served.add(reservation);
+}
+
 /** Whether the reserve, and not the part, has served the reservation. */
 export function isOfReserve(reservation: Reservation): boolean {
   return served.has(reservation);
@@ -43,6 +48,8 @@ export class Feed {
   #place = new AbortController();
   #asked: Amount = 0;
   #dueMs: number | undefined;
+  /** What was taken before the reserve was reset, or has other numbers, does not go back. */
+  #generation = 0;
   #resume: (() => void) | undefined;
   /** Whether the reserve does not serve the head at once. */
   #isRefused = false;
@@ -68,7 +75,7 @@ export class Feed {
     this.#answered();
   }
 
-  /** Resolves when the reserve has served those who wait now, or lets the first one wait. */
+  /** Resolves when the reserve has answered: it has served the first one, or lets it wait. */
   looked(): Promise<void> {
     return new Promise((resolve) => {
       if (this.isOver || this.#isRefused) resolve();
@@ -97,12 +104,17 @@ export class Feed {
     if (head !== undefined && sameAmount(head.amount, this.#asked)) return;
     const isSmaller = head !== undefined && contains(this.#asked, head.amount);
     const isFar = this.#waitMs() > this.#pauseMs * FAR;
-    if (head === undefined || this.#part.rests || (isSmaller && isFar)) this.renew();
+    if (head === undefined || this.#part.rests || (isSmaller && isFar)) this.#giveUp();
     else this.#resume?.();
   }
 
   /** The place is given up, and the reserve is asked again: it was reset or paused, or has other numbers. */
   renew(): void {
+    this.#generation += 1;
+    this.#giveUp();
+  }
+
+  #giveUp(): void {
     this.#isRefused = false;
     this.#place.abort();
     this.#resume?.();
@@ -121,9 +133,11 @@ export class Feed {
     this.#asked = amount;
     this.#dueMs = undefined;
     this.#isRefused = false;
+    const generation = this.#generation;
     try {
       if (sizeOf(amount) > 0) await this.#take(amount, place.signal);
-      await this.#hand(amount);
+      const left = await this.#hand(amount);
+      if (generation === this.#generation) this.#giveBack(left);
     } catch {
       if (place.signal.aborted) return;
       this.#dueMs = undefined;
@@ -153,25 +167,31 @@ export class Feed {
     for (const resolve of this.#looking.splice(0)) resolve();
   }
 
-  /**
-   * Lets those go first in the line for whom the permits are enough. What is left goes back, as if it had not been taken;
-   * of windows and logs it is lost: given back it could lower a later one.
-   */
-  async #hand(permits: Amount): Promise<void> {
+  /** Lets those go first in the line for whom the permits are enough. @returns what is left */
+  async #hand(permits: Amount): Promise<Amount> {
     let left = permits;
+    // the place is used
+    this.#dueMs = undefined;
+    this.#isRefused = false;
     for (let head = this.#head; head !== undefined; head = this.#head) {
       const { amount, taken } = head;
       if (!contains(left, amount)) break;
       left = less(left, amount);
-      served.add(head);
+      serve(head);
       const { queue } = this.#part;
       queue.remove(head, queue.last);
       head.release(queue.last, queue.last);
       await this.#charge(less(taken, amount));
     }
+    this.#answered();
+    return left;
+  }
+
+  /** As if it had not been taken. What comes back at instants is lost: it could lower a later window. */
+  #giveBack(left: Amount): void {
     if (sizeOf(left) === 0 || this.#part.rests) return;
-    // without an answer they are lost
-    await this.#reserve()
+    // not awaited: the next one is asked for in the same trip; without an answer they are lost
+    void this.#reserve()
       .refund(this.#part.permitsOf(left))
       .catch(() => {});
   }

@@ -270,15 +270,20 @@ export class Part implements Validity, Clock {
     return this.#options.numbers.rests;
   }
 
-  /** The numbers of the part. */
-  get policies(): readonly Policy[] {
-    return partsOf(this.#options.numbers.policies.list, Math.max(LEAST, this.fraction));
+  /** The numbers by which its callers wait: without a part those of the reserve. */
+  get line(): readonly Policy[] {
+    return this.#policiesOf(this.fraction || this.#options.reserved);
+  }
+
+  #policiesOf(fraction: number): readonly Policy[] {
+    return partsOf(this.#options.numbers.policies.list, Math.max(LEAST, fraction));
   }
 
   /** Goes by the numbers in force from now on. */
   renumber(): void {
-    if (this.#queue !== undefined) this.#queue.resize(this.policies);
-    else this.#state.resize(this.#time.now(), this.policies, this.#time.epoch);
+    const policies = this.#policiesOf(this.fraction);
+    if (this.#queue !== undefined) this.#queue.resize(policies);
+    else this.#state.resize(this.#time.now(), policies, this.#time.epoch);
   }
 }
 
@@ -312,6 +317,6 @@ class LimiterOfPart extends QueueingLimiter {
   }
 
   protected override get policies(): readonly Policy[] {
-    return this.#part.policies;
+    return this.#part.line;
   }
 }

@@ -12,7 +12,7 @@ import type { Permits } from "../ground/permits.ts";
 import { Fallback } from "./fallback.ts";
 import type { Part } from "./part.ts";
 import type { Region } from "./region.ts";
-import type { Payment } from "./reservation.ts";
+import { type Payment, ServedReservation } from "./reservation.ts";
 import type { Reserve } from "./reserve.ts";
 
 /** What the part refuses is taken from the region's reserve in its store; who waits, waits for both. */
@@ -45,9 +45,16 @@ export class ReserveFallback extends Fallback {
     return limiter.tryAcquire(permits, { ...options, timeoutMs: 0 });
   }
 
-  override tryWithin(part: Part, permits: Permits, options: TryOptions): Promise<boolean> {
+  override async tryWithin(part: Part, permits: Permits, options: TryOptions): Promise<boolean> {
     const { timeoutMs = Infinity } = options;
     const waitMs = part.waitMs(permits, options);
+    if (isUnknown(part, waitMs) && timeoutMs > 0 && part.hasRoom(permits)) {
+      const askedMs = part.now();
+      if (await this.#takes(permits, false, options.signal)) return true;
+      const current = this.region.open(this.key);
+      const leftMs = Math.max(0, timeoutMs - (current.now() - askedMs));
+      return super.tryWithin(current, permits, { ...options, timeoutMs: leftMs });
+    }
     // what is not known may still be in time
     const isInTime = waitMs <= timeoutMs || (waitMs === Infinity && timeoutMs > 0);
     const mayWait = isInTime && part.hasRoom(permits);
@@ -87,33 +94,14 @@ export class ReserveFallback extends Fallback {
     sequence: RequestSequence | undefined,
     options: ShareOptions | undefined,
   ): Promise<Reservation> {
-    const mayWait = part.hasRoom(permits) || part.waitMs(permits, options) === 0;
+    const waitMs = part.waitMs(permits, options);
+    const mayWait = waitMs === 0 || (part.hasRoom(permits) && !isUnknown(part, waitMs));
     if (mayWait) return super.reserve(part, permits, sequence, options);
-    const made = await this.#made(permits);
-    return made ?? super.reserve(this.region.open(this.key), permits, sequence, options);
-  }
-
-  /** Reserves in the store, if the permits are there at once. */
-  async #made(permits: Permits): Promise<Reservation | undefined> {
-    try {
-      const made = await this.#reserve.reserve(permits);
-      if (made.waitMs === 0) {
-        this.region.stats.counts.granted += 1;
-        return {
-          permits,
-          waitMs: 0,
-          ready: (waitOptions) => made.ready(waitOptions),
-          cancel: () => made.cancel(),
-          settle: (actual) => this.#counted(made.settle(actual)),
-          undo: () => this.#counted(made.undo()),
-        };
-      }
-      await made.cancel();
-    } catch (error) {
-      if (!mayWait(error)) throw error;
-    }
-    this.lack();
-    return undefined;
+    const isServed = await this.#takes(permits, false, undefined);
+    const current = this.region.open(this.key);
+    if (isServed)
+      return this.reservation(current, (account) => new ServedReservation(permits, account));
+    return super.reserve(current, permits, sequence, options);
   }
 
   protected override waits<T>(part: Part, permits: Permits, answer: Promise<T>): Promise<T> {
@@ -160,18 +148,19 @@ export class ReserveFallback extends Fallback {
   }
 
   override async pause(ms: number): Promise<void> {
-    await this.#counted(this.#reserve.pause(ms));
-    this.#renew();
+    await this.#renewed(this.#reserve.pause(ms));
   }
 
   override async reset(): Promise<void> {
-    await this.#counted(this.#reserve.reset());
-    this.#renew();
+    await this.#renewed(this.#reserve.reset());
   }
 
   /** What the reserve has promised the head of the line does not hold any more. */
-  #renew(): void {
-    this.#reserves.feedOf(this.region.partOf(this.key))?.renew();
+  async #renewed(answer: void | Promise<void>): Promise<void> {
+    const renew = () => this.#reserves.feedOf(this.region.partOf(this.key))?.renew();
+    renew();
+    await this.#counted(answer);
+    renew();
   }
 
   /** Counts a call that fails. */
@@ -192,6 +181,11 @@ async function fitting<T>(answer: Promise<T>): Promise<T | undefined> {
     if (error instanceof PermitsExceedCapacityError) return undefined;
     throw error;
   }
+}
+
+/** Whether the part says nothing, and no caller waits: then several calls may ask the reserve at once. */
+function isUnknown(part: Part, waitMs: number): boolean {
+  return waitMs === Infinity && part.isIdle;
 }
 
 /** Whether a call that the reserve fails with this error may wait for the part. */

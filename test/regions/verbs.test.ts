@@ -335,6 +335,112 @@ test("leakyBucket: without a part as many callers wait as the reserve has room f
   await limiter.close();
 });
 
+test("calls with a time-out that come together are served in one trip to the reserve", async () => {
+  const { clock, home, local, limiter } = await withLocal();
+  home.fail();
+  local.delayMs = 5;
+  const calls = Array.from({ length: 20 }, () => limiter.tryAcquire(1, 20));
+  await clock.advance(30);
+  const granted = (await Promise.all(calls)).filter(Boolean);
+  await limiter.close();
+  assert.is(granted.length, 10);
+});
+
+test("a call that the reserve has refused waits for what is left of its time-out", async () => {
+  const { clock, home, local, limiter } = await withLocal();
+  home.fail();
+  await drain(limiter);
+  local.delayMs = 60;
+  const start = clock.now();
+  const refused = limiter.tryAcquire(1, 80).then((is) => [is, clock.now() - start]);
+  await clock.advance(500);
+  await limiter.close();
+  assert.equal(await refused, [false, 80]);
+});
+
+test("reservations that come together are made in one trip to the reserve, and settled there", async () => {
+  const { clock, home, local, limiter } = await withLocal();
+  home.fail();
+  local.delayMs = 50;
+  const start = clock.now();
+  const made = Array.from({ length: 12 }, async () => {
+    const reservation = await limiter.reserve();
+    return { reservation, afterMs: clock.now() - start };
+  });
+  await clock.advance(500);
+  const all = await Promise.all(made);
+  local.delayMs = 0;
+  assert.ok(all.every(({ afterMs }) => afterMs <= 150));
+  assert.is(all.filter(({ reservation }) => reservation.waitMs === 0).length, 10);
+  await clock.advance(2000);
+  await drain(limiter);
+  const [first] = all;
+  assert.is(first?.reservation.cancel() instanceof Promise, false);
+  assert.is(await first?.reservation.ready(), 0);
+  await first?.reservation.settle(3);
+  assert.is((await limiter.decide()).waitMs, 300);
+  await first?.reservation.undo();
+  assert.is(await limiter.tryAcquire(), true);
+  await limiter.close();
+});
+
+test("reset: what was on its way from the reserve before does not come back to it", async () => {
+  const { clock, home, local, limiter } = await withLocal();
+  home.fail();
+  local.delayMs = 100;
+  const leave = new AbortController();
+  const left = nameOf(limiter.acquire(8, { signal: leave.signal }));
+  await clock.advance(10);
+  leave.abort();
+  const reset = limiter.reset();
+  await clock.advance(500);
+  await reset;
+  local.delayMs = 0;
+  let granted = 0;
+  while (await limiter.tryAcquire()) granted += 1;
+  await limiter.close();
+  assert.equal([await left, granted], ["AbortError", 10]);
+});
+
+test("reservations for which the reserve has no room are refused, and counted", async () => {
+  const policy = leakyBucket({ capacity: 300, permitsPerSecond: 300 });
+  const { clock, home, limiter } = await withLocal({ reserve: 0.3 }, policy);
+  home.fail();
+  await limiter.tryAcquire();
+  const { refused } = limiter.stats;
+  const names: string[] = [];
+  for (let i = 0; i < 8; i++) {
+    const made = limiter.reserve(12).then((reservation) => reservation.ready());
+    void nameOf(made).then((name) => names.push(name));
+  }
+  await clock.advance(20_000);
+  const error = await Promise.all([20, 20, 20].map((permits) => limiter.reserve(permits))).catch(
+    (error: unknown) => error,
+  );
+  assert.is(names.filter((name) => name === "QueueFullError").length, 6);
+  assert.is(limiter.stats.refused - refused, 7);
+  assert.match((error as Error).message, /maxWaiting is 30$/);
+  await limiter.close();
+});
+
+test("a reservation that comes just after the place was used does not know its wait", async () => {
+  const order = fairShares({ priorities: ["high", "low"] });
+  const { clock, home, local, limiter } = await withLocal({ order });
+  home.fail();
+  await drain(limiter);
+  local.delayMs = 200;
+  const leave = new AbortController();
+  void nameOf(limiter.acquire(10, { priority: "low", signal: leave.signal }));
+  await clock.advance(800);
+  for (const permits of [9.9, 8]) void nameOf(limiter.acquire(permits, { priority: "low" }));
+  leave.abort();
+  await clock.advance(399.9);
+  const made = limiter.reserve(10, { priority: "high" });
+  await clock.advance(400);
+  assert.is((await made).waitMs, Infinity);
+  await limiter.close();
+});
+
 test("waitMs of a reservation knows the reserve, and a combination waits for it", async () => {
   const { clock, home, limiter } = await withLocal();
   home.fail();
