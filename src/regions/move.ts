@@ -85,7 +85,7 @@ export function move(
     if (capacity > 0) freed = Math.min(freed, Math.max(0, (left[i] ?? 0) / capacity - base));
   }
   const gained = Math.max(0, to - from);
-  const debts = debtsOf(state, whole, now);
+  const debts = debtsOf(state, now);
   const entries = lastEntries(state, partsOf(whole, from), now);
   const parts = partsOf(whole, to);
   const old = rests && released > 0 ? state.copy() : undefined;
@@ -118,9 +118,17 @@ export function move(
       enter(part, own, at, permits, epoch);
       continue;
     }
+    if (capacity === 0) {
+      // without a capacity a debt is a time: it lasts longer at a lower rate
+      const { algorithm } = parts[i] as Policy;
+      algorithm.shift(statesOf(state)[i], (debts[i] ?? 0) * (from / to - 1));
+      more.push(0);
+      less.push(0);
+      continue;
+    }
     const kept = Math.min((left[i] ?? 0) - (isCounted ? freed : 0) * capacity, capacity * to);
     const target = to > from ? (lacking[i] ?? 0) + used * capacity : capacity * to - kept;
-    const change = capacity > 0 ? target - (after[i] ?? 0) : (from - to) * (debts[i] ?? 0);
+    const change = target - (after[i] ?? 0);
     // by a rounding less: what a full log or window has no room for would be entered in the future, as a debt
     more.push(Math.max(0, change - capacity * to * ROUNDING));
     less.push(Math.max(0, -change));
@@ -138,24 +146,11 @@ export function move(
   return { fresh: freed, resting: restOf(used, released - freed) };
 }
 
-/** Returns for each policy with a warm-up the permits that the whole limit lets through until it is free again. */
-function debtsOf(state: PolicyState, whole: readonly Policy[], now: number): readonly number[] {
-  const instants = state.instants(
-    now,
-    like(
-      state,
-      whole.map(() => Number.MIN_VALUE),
-    ),
-  );
-  return whole.map((policy, i) => {
-    const { limit, windowMs } = policy.algorithm.quota(
-      policy,
-      policy.algorithm.start(policy, 0),
-      0,
-    );
-    const micros = Math.max(0, (instants[i] ?? now) - now);
-    return windowMs > 0 && micros < UNKNOWN ? (limit / windowMs / 1000) * micros : 0;
-  });
+/** Returns for how many µs each policy grants nothing, however little is asked for. */
+function debtsOf(state: PolicyState, now: number): readonly number[] {
+  const least = statesOf(state).map(() => Number.MIN_VALUE);
+  const micros = state.instants(now, like(state, least)).map((at) => Math.max(0, at - now));
+  return micros.map((debt) => (debt < UNKNOWN ? debt : 0));
 }
 
 /** Returns the state of each policy. */

@@ -1,5 +1,13 @@
 /** A state moves to another part of the limit: what is fresh then, and what rests for how long. */
-import { fixedWindow, type Policies, slidingLog, slidingWindow, tokenBucket } from "smooth-limiter";
+import {
+  fixedWindow,
+  type Policies,
+  slidingLog,
+  slidingWindow,
+  smoothBursty,
+  smoothWarmingUp,
+  tokenBucket,
+} from "smooth-limiter";
 import * as assert from "uvu/assert";
 import { onGrid } from "../../src/algorithms/instants.ts";
 import { move, partsOf } from "../../src/regions/move.ts";
@@ -82,6 +90,25 @@ test("beside a window, what comes back at a rate counts as used in pieces that a
   const { whole, state } = open({ bucket, window: slidingLog(window) }, 0.1);
   move(state, whole, { from: 0.1, to: 0.5, fresh: 0.4, base: 0 }, 0, 0);
   assert.equal(state.deficit(0).map(Math.round), [40, 0]);
+});
+
+test("a debt of a limiter with a warm-up is the same after the part has grown and shrunk", () => {
+  for (const policy of [
+    smoothWarmingUp({ permitsPerSecond: 0.05, warmupMs: 3_600_000 }),
+    smoothBursty({ permitsPerSecond: 0.05, burstSeconds: 0 }),
+  ]) {
+    const { whole, state } = open(policy, 0.3);
+    const now = 3 * 3600 * SECOND;
+    state.take(now, 3, now);
+    const owed = () => Math.round((state.earliest(now, 1) - now) / SECOND);
+    const before = owed();
+    for (let i = 0; i < 5; i++) {
+      move(state, whole, { from: 0.3, to: 0.6, fresh: 0, base: 0.1 }, now, 0);
+      assert.is(owed(), Math.round(before / 2));
+      move(state, whole, { from: 0.6, to: 0.3, fresh: 0, base: 0.1 }, now, 0);
+      assert.is(owed(), before);
+    }
+  }
 });
 
 test("windows and steps are at the same instants in all states, whenever they began", () => {
