@@ -75,5 +75,6 @@ function messageOf(i: number, number: number, members: number): readonly string[
     gapMs: HOUR_MS,
     keepMs: 1000,
     pool: 0.9 * WHOLE,
+    rests: 0,
   });
 }

@@ -283,6 +283,7 @@ class Member {
       gapMs: EVERY_MS,
       keepMs: Math.ceil(this.#options.capacity / this.#options.rate),
       pool: this.ledger.pool,
+      rests: 0,
     });
   }
 

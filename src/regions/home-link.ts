@@ -96,11 +96,11 @@ export class HomeLink {
   }
 
   #message({ ahead }: Sender, said: Said): readonly string[] {
-    const { region, leaseMs, pool, clock } = this.#options;
+    const { region, leaseMs, pool, clock, numbers } = this.#options;
     const sent = ahead === undefined ? 0 : Math.max(0, Math.floor(clock.now() + ahead));
     this.number += 1;
     return writeMessage({
-      ...{ ...NONE, ...said, sent, pool },
+      ...{ ...NONE, ...said, sent, pool, rests: Number(numbers.rests) },
       id: this.id,
       region: encodeURIComponent(region),
       number: this.number,

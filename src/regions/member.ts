@@ -369,7 +369,12 @@ export class Member {
       lease.part.lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
       const { target, excess } = this.#divide(lease);
       const most = excess > 0 ? Math.max(0, held - excess) : Infinity;
-      const released = lease.change(held, fresh, most, restOn(record.rest));
+      const released = lease.change(
+        held,
+        fresh,
+        most,
+        restOn(Math.max(record.rest, record.laterRest)),
+      );
       const isUrgent = (size: number) => size > lease.held * URGENT + 1;
       if (released > 0) {
         if (isUrgent(released)) lease.soon = 1;

@@ -22,9 +22,11 @@
  * nothing from it: the row may be an old one, and its parts may be in other hands.
  *
  * `fresh` counts parts of which no permit was used, so that their next holder may use their burst at once. All others
- * start empty with their next holder. All free parts are fresh again when what was used of them is back: the member that
+ * start empty with their next holder. Free parts are fresh again when what was used of them is back: the member that
  * releases them says when (`restMs`); of one that was cut off it is not known, so `keep` ms after its lease, and two
- * intervals; of what was forgotten, `keep` ms after the ledger opens. A record without messages lives until then: for
+ * intervals; of what was forgotten, `keep` ms after the ledger opens. They rest in two groups: what rests longer than the
+ * first group joins the later one, so that it makes nobody else wait; when the first is over, the later one takes its
+ * place. Where parts that are not fresh are of no use (`rests`) they are not promised. A record without messages lives until then: for
  * `keep` ms, and two intervals, after the last lease in it. A later one that begins as if it were new, with all parts free
  * and fresh, has forgotten nothing.
  *
@@ -35,7 +37,7 @@
  * say; and what was used is fresh early. If it jumps back by up to a second it stands still, since the clocks of processes
  * differ by as much; if by more, a row lapses later than it should by the time since the message before.
  *
- *   record    created closed fresh rest last LF, then for each member the numbers of `Row` and LF
+ *   record    created closed fresh rest later laterRest last LF, then for each member the numbers of `Row` and LF
  *   message   the numbers of `LedgerMessage`
  *   reply     held fresh LF and the record; "late" and the time if the message was sent more than a lease ago, so that
  *             its lease is over, or if a later one of this member was there before
@@ -74,6 +76,8 @@ export interface LedgerMessage {
   /** What is used counts for no longer: the record is kept for at least so long after the last lease in it. */
   readonly keepMs: number;
   readonly pool: number;
+  /** 1 if parts that are not fresh are of no use before they are; else 0. */
+  readonly rests: number;
 }
 
 /** A member's row. The order is that of the record. */
@@ -101,8 +105,11 @@ export interface LedgerRecord {
   readonly closed: number;
   /** How many of the free parts are fresh. */
   readonly fresh: number;
-  /** For how many ms free parts that are not fresh must rest until they are; and those that a member gets now. */
+  /** For how many ms free parts that are not fresh must rest until they are. */
   readonly rest: number;
+  /** How many of them rest longer, and for how many ms; those that a member gets now may be of these. */
+  readonly later: number;
+  readonly laterRest: number;
   /** When the last message came. */
   readonly last: number;
   readonly rows: readonly Row[];
@@ -127,7 +134,17 @@ export function exchange(
   const [id = "", region = "", ...numbers] = message;
   const [number = 0, answered = 0, known = 0, sent = 0, held = 0, freed = 0, ...more] =
     numbers.map(readNumber);
-  const [want = 0, demand = 0, waited = 0, used = 0, lease = 0, gap = 0, keep = 0, pool = 0] = more;
+  const [
+    want = 0,
+    demand = 0,
+    waited = 0,
+    used = 0,
+    lease = 0,
+    gap = 0,
+    keep = 0,
+    pool = 0,
+    rests = 0,
+  ] = more;
   const record = text === undefined ? undefined : readLedger(text);
   const before = record?.last ?? 0;
   const now = before - CLOCKS_DIFFER_MS <= timeMs ? Math.max(before, timeMs) : timeMs;
@@ -135,20 +152,36 @@ export function exchange(
   const since = Math.min(known, now);
   // 0 means that it is not known
   const start = since > 0 ? since : Math.max(1, now);
-  let { created, closed, fresh, rest, last } = record ?? begin(start, now, lease, keep, pool);
+  let { created, closed, fresh, rest, later, laterRest, last } =
+    record ?? begin(start, now, lease, keep, pool);
   const longest = keep + 2 * gap;
   created = Math.min(created, Math.max(1, now));
   // by how much the clock has jumped back: all times that it gave before are further away than they were
   const back = Math.max(0, last - now);
   closed -= back;
   rest = Math.max(0, rest - Math.max(0, now - last));
+  laterRest = Math.max(0, laterRest - Math.max(0, now - last));
+  const rowsBefore = record?.rows ?? [];
+  if (rest === 0) {
+    fresh = Math.max(0, pool - countOf(rowsBefore) - (laterRest > 0 ? later : 0));
+    rest = laterRest;
+    later = 0;
+    laterRest = 0;
+  }
+  const release = (parts: number, restMs: number) => {
+    if (rest === 0 || restMs <= rest) {
+      rest = Math.max(rest, restMs);
+    } else {
+      later += parts;
+      laterRest = Math.max(laterRest, restMs);
+    }
+  };
   const others: Row[] = [];
   let me: Row = { ...EMPTY, id, region };
-  for (const row of record?.rows ?? []) {
+  for (const row of rowsBefore) {
     row.lapse -= back;
-    if (row.lapse <= now && row.held + row.gift + row.promised > 0) {
-      rest = Math.max(rest, row.lapse - now + longest);
-    }
+    const parts = row.held + row.gift + row.promised;
+    if (row.lapse <= now && parts > 0) release(parts, row.lapse - now + longest);
     if (row.id === id) me = row;
     else if (row.lapse > now) others.push(row);
   }
@@ -158,7 +191,7 @@ export function exchange(
   const isOlder = me.number < answered && me.number + held + want > 0;
   if (answered === 0 && held === 0 && me.held + me.gift > 0) {
     // it does not know this row
-    rest = Math.max(rest, longest);
+    release(me.held + me.gift, longest);
     me = { ...me, held: 0, gift: 0, giftFresh: 0 };
   }
   if (me.lapse <= now) me = { ...EMPTY, id, region };
@@ -177,7 +210,9 @@ export function exchange(
       row.promised = 0;
       row.promisedFresh = 0;
     }
-    rest = Math.max(rest, closed - now + keep);
+    rest = Math.max(rest, laterRest, closed - now + keep);
+    later = 0;
+    laterRest = 0;
   }
   const isOpen = now >= closed;
   let got = me.gift;
@@ -192,12 +227,16 @@ export function exchange(
     me.promisedFresh = 0;
   }
   Object.assign(me, { number, held: held + got, want, demand, lapse: now + lease });
+  const promisedUsed = me.promised - me.promisedFresh;
   me.promised = Math.min(me.promised, Math.max(0, want - me.held));
   me.promisedFresh = Math.min(me.promisedFresh, me.promised);
+  const usedBack = promisedUsed - (me.promised - me.promisedFresh);
+  // they may be of the later group
+  if (usedBack > 0) release(usedBack, Math.max(rest, laterRest));
 
   let left = released;
   let leftFresh = Math.min(freed, released);
-  if (left > leftFresh) rest = Math.max(rest, Math.min(longest, used));
+  const hasUsed = left > leftFresh;
   for (const row of isOpen ? others : []) {
     const lack = row.want - row.held - row.gift - row.promised;
     const given = Math.max(0, Math.min(lack, left));
@@ -207,19 +246,21 @@ export function exchange(
     left -= given;
     leftFresh -= givenFresh;
   }
+  // also if all of it was handed on: who gets it reads here for how long it rests
+  if (hasUsed) release(left - leftFresh, Math.min(longest, used));
   const rows = [...others, me];
-  const taken = rows.reduce((sum, row) => sum + row.held + row.gift + row.promised, 0);
-  const free = Math.max(0, pool - taken);
+  const free = Math.max(0, pool - countOf(rows));
   fresh = Math.min(free, rest === 0 ? free : fresh + leftFresh);
   if (isOpen && me.promised === 0 && want > me.held) {
-    me.promised = Math.min(want - me.held, free);
+    me.promised = Math.min(want - me.held, rests > 0 ? fresh : free);
     me.promisedFresh = Math.min(me.promised, fresh);
     fresh -= me.promisedFresh;
   }
   const lapse = Math.max(...rows.map((row) => row.lapse));
-  const lifeMs = Math.max(rest, lapse - now + longest);
+  later = Math.max(0, Math.min(later, pool - countOf(rows) - fresh));
+  const lifeMs = Math.max(rest, laterRest, lapse - now + longest);
   if (me.held + me.promised + want === 0) rows.pop();
-  const next = writeLedger({ created, closed, fresh, rest, last: now, rows });
+  const next = writeLedger({ created, closed, fresh, rest, later, laterRest, last: now, rows });
   return { reply: `${me.held} ${gotFresh}\n${next}`, record: next, lifeMs };
 }
 
@@ -235,7 +276,13 @@ function begin(
   const age = Math.max(0, now - created);
   const rest = Math.max(0, lease + keep - age);
   const fresh = rest > 0 ? 0 : pool;
-  return { created, closed: now - age + lease, fresh, rest, last: now, rows: [] };
+  const times = { created, closed: now - age + lease, last: now };
+  return { ...times, fresh, rest, later: 0, laterRest: 0, rows: [] };
+}
+
+/** Returns how many parts are not free. */
+function countOf(rows: readonly Row[]): number {
+  return rows.reduce((sum, row) => sum + row.held + row.gift + row.promised, 0);
 }
 
 const EMPTY: Omit<Row, "id" | "region"> = {
@@ -250,8 +297,9 @@ const EMPTY: Omit<Row, "id" | "region"> = {
   lapse: 0,
 };
 
-function writeLedger({ created, closed, fresh, rest, last, rows }: LedgerRecord): string {
-  let text = `${created} ${closed} ${fresh} ${rest} ${last}\n`;
+function writeLedger(record: LedgerRecord): string {
+  const { created, closed, fresh, rest, later, laterRest, last, rows } = record;
+  let text = `${created} ${closed} ${fresh} ${rest} ${later} ${laterRest} ${last}\n`;
   for (const row of rows) {
     const { id, region, number, held, gift, giftFresh, promised, promisedFresh } = row;
     const { want, demand, lapse } = row;
@@ -260,7 +308,7 @@ function writeLedger({ created, closed, fresh, rest, last, rows }: LedgerRecord)
   return text;
 }
 
-const RECORD = /^-?\d+(?: -?\d+){4}\n(?:[^ \n]+ [^ \n]+(?: -?\d+){9}\n)*$/;
+const RECORD = /^-?\d+(?: -?\d+){6}\n(?:[^ \n]+ [^ \n]+(?: -?\d+){9}\n)*$/;
 
 /**
  * Reads a record. Each field is named here, because rest and spread would take ten times as long.
@@ -297,7 +345,9 @@ export function readLedger(text: string): LedgerRecord {
     closed: at(head, 1),
     fresh: at(head, 2),
     rest: at(head, 3),
-    last: at(head, 4),
+    later: at(head, 4),
+    laterRest: at(head, 5),
+    last: at(head, 6),
     rows,
   };
 }
@@ -310,7 +360,7 @@ function failRecord(text: string): never {
 export function writeMessage(message: LedgerMessage): readonly string[] {
   const { id, region, number, answered, since, sent, held, fresh, want, demand, ...times } =
     message;
-  const { waitedMs, restMs, leaseMs, gapMs, keepMs, pool } = times;
+  const { waitedMs, restMs, leaseMs, gapMs, keepMs, pool, rests } = times;
   const numbers = [
     number,
     answered,
@@ -326,6 +376,7 @@ export function writeMessage(message: LedgerMessage): readonly string[] {
     gapMs,
     keepMs,
     pool,
+    rests,
   ];
   return [id, region, ...numbers.map(String)];
 }

@@ -146,6 +146,7 @@ parts("what each process holds, and what it is going to get", () => {
       keepMs: 1000,
     },
     pool: 0.9 * WHOLE,
+    rests: 0,
   };
   const start = 1_750_000_000_000;
   const first = exchange(undefined, writeMessage(message), start).record as string;

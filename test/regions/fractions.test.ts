@@ -243,7 +243,7 @@ test("what was used of a log rests until it is fresh, and is then given away, wh
     const world = await open(["eu", "us"], 0.1, 1000, slidingLog(window));
     const [eu, us] = world.regions.map(({ limiter }) => limiter);
     const parts = () => [eu, us].map((one) => Math.round((one?.fraction ?? 0) * 100) / 100);
-    await busy(world, [40, 0], 39_000);
+    await busy(world, [40, 0], 42_000);
     assert.equal(parts(), [0.95, 0.05]);
     const [used = 0] = await busy(world, [40, 0], 6000);
     assert.ok(used > 150, `${used}`);
@@ -256,6 +256,30 @@ test("what was used of a log rests until it is fresh, and is then given away, wh
     const { messages } = world.home;
     await world.clock.advance(20_000);
     assert.ok(world.home.messages - messages < 20, "both are silent in the end");
+    await world.close();
+  }));
+
+test("what one region has used of a window does not make the others wait for longer", () =>
+  seeded(1, async () => {
+    const hour = { limit: 10_000, windowMs: 3_600_000 };
+    const world = await open(["eu", "us", "asia"], 0.1, 1000, slidingLog(hour));
+    const [eu, us] = world.regions.map(({ limiter }) => limiter);
+    await world.clock.advance(hour.windowMs + 60_000);
+    const ask = async (limiter: typeof eu, permits: number) => {
+      let granted = 0;
+      for (let t = 0; t < 120; t++) {
+        for (let i = 0; i < 100 && granted < permits; i++)
+          if (await limiter?.tryAcquire()) granted += 1;
+        await world.clock.advance(1000);
+      }
+      return granted;
+    };
+    for (let round = 0; round < 4; round++) {
+      assert.is(await ask(eu, 8000), 8000);
+      await world.clock.advance(hour.windowMs / 2);
+      assert.is(await ask(us, 500), 500);
+      await world.clock.advance(hour.windowMs / 2);
+    }
     await world.close();
   }));
 

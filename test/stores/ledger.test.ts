@@ -39,7 +39,7 @@ class Ledger {
       waitedMs: 0,
       restMs: KEEP_MS,
     };
-    const times = { leaseMs: LEASE_MS, gapMs: GAP_MS, keepMs: KEEP_MS, pool: POOL };
+    const times = { leaseMs: LEASE_MS, gapMs: GAP_MS, keepMs: KEEP_MS, pool: POOL, rests: 0 };
     const last = this.#answered.get(id);
     const isLeased = last !== undefined && this.now < last.sentMs + LEASE_MS;
     const answered = isLeased ? last.number : 0;
@@ -520,6 +520,7 @@ twins("answers and writes the same to the last byte", async () => {
           gapMs: GAP_MS,
           keepMs: KEEP_MS,
           pool: POOL,
+          rests: ms === 50 || ms === 200 ? 1 : 0,
         });
         text = await tellBoth(redis, key, text, message, now);
         now += fault === "back" ? -10 * LEASE_MS : ms;
@@ -564,6 +565,7 @@ twins("neither twin reads the record of another version as if it were its own", 
       gapMs: 0,
       keepMs: 0,
       pool: POOL,
+      rests: 0,
     },
   });
   const { record = "" } = exchange(undefined, message, 1);

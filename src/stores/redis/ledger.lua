@@ -1,7 +1,7 @@
 -- Exchanges a message with the ledger of a limit: the twin of stores/ledger.ts, which explains it.
 --
 -- key      the record, a text
--- first    the message: id region number answered since sent held fresh want demand waited rest lease gap keep pool
+-- first    the message: id region number answered since sent held fresh want demand waited rest lease gap keep pool rests
 -- reply    held fresh LF and the record; or "late" and the time
 --
 -- Uses only GET, SET and TIME: Redis users of limiters need the rights to call these anyway.
@@ -14,12 +14,12 @@ local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local id, region = ARGV[first], ARGV[first + 1]
 local numbers = {}
-for i = 2, 15 do
+for i = 2, 16 do
   numbers[i] = math.min(MOST, math.max(0, math.floor(tonumber(ARGV[first + i]) or 0)))
 end
 local number, answered, known_since, sent, held = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
 local freed, want, demand, waited = numbers[7], numbers[8], numbers[9], numbers[10]
-local used, lease, gap, keep, pool = numbers[11], numbers[12], numbers[13], numbers[14], numbers[15]
+local used, lease, gap, keep, pool, rests = numbers[11], numbers[12], numbers[13], numbers[14], numbers[15], numbers[16]
 local longest = keep + 2 * gap
 -- in the future if the clock was ahead then
 local since = math.min(known_since, now)
@@ -27,6 +27,7 @@ local start = since > 0 and since or now
 local age = now - start
 local created, closed, rest, at = start, now - age + lease, math.max(0, lease + keep - age), now
 local fresh = rest > 0 and 0 or pool
+local later, later_rest = 0, 0
 -- a line of the record: some words, then numbers; another version may have written others
 local function fields_of(line, words, count)
   local pattern = string.rep(" ([^ ]+)", words) .. string.rep(" (%-?%d+)", count - words)
@@ -40,27 +41,47 @@ local function fields_of(line, words, count)
   return fields
 end
 local text = redis.call("GET", key)
-local others, me = {}, nil
+local others, me, rows_before, back = {}, nil, {}, 0
+local function parts_of(row)
+  return row[4] + row[5] + row[7]
+end
 if text then
   local head, lines = string.match(text, "^([^\n]*)\n(.*)$")
-  local fields = fields_of(string.sub(text, -1) == "\n" and head or "", 0, 5)
-  created, closed, fresh, rest, at = fields[1], fields[2], fields[3], fields[4], fields[5]
+  local fields = fields_of(string.sub(text, -1) == "\n" and head or "", 0, 7)
+  created, closed, fresh, rest, later, later_rest, at = unpack(fields)
   if at > now and at - now <= 1000 then now = at end
   since, created = math.min(known_since, now), math.min(created, now)
-  local back = math.max(0, at - now)
+  back = math.max(0, at - now)
   closed = closed - back
   rest = math.max(0, rest - math.max(0, now - at))
+  later_rest = math.max(0, later_rest - math.max(0, now - at))
   for line in string.gmatch(lines, "([^\n]*)\n") do
-    local row = fields_of(line, 2, 11)
-    row[11] = row[11] - back
-    if row[11] <= now and row[4] + row[5] + row[7] > 0 then
-      rest = math.max(rest, row[11] - now + longest)
-    end
-    if row[1] == id then
-      me = row
-    elseif row[11] > now then
-      others[#others + 1] = row
-    end
+    rows_before[#rows_before + 1] = fields_of(line, 2, 11)
+  end
+end
+if rest == 0 then
+  fresh = pool - (later_rest > 0 and later or 0)
+  for _, row in ipairs(rows_before) do
+    fresh = fresh - parts_of(row)
+  end
+  fresh, rest, later, later_rest = math.max(0, fresh), later_rest, 0, 0
+end
+local function release(parts, rest_ms)
+  if rest == 0 or rest_ms <= rest then
+    rest = math.max(rest, rest_ms)
+  else
+    later, later_rest = later + parts, math.max(later_rest, rest_ms)
+  end
+end
+for _, row in ipairs(rows_before) do
+  row[11] = row[11] - back
+  if row[11] <= now and parts_of(row) > 0 then
+    release(parts_of(row), row[11] - now + longest)
+  end
+  if row[1] == id then
+    me = row
+  elseif row[11] > now then
+    others[#others + 1] = row
   end
 end
 -- a row: id region number held gift gift_fresh promised promised_fresh want demand lapse
@@ -70,7 +91,7 @@ if number <= known or (sent > 0 and now - sent > lease) then
 end
 local is_older = known < answered and known + held + want > 0
 if me and answered == 0 and held == 0 and me[4] + me[5] > 0 then
-  rest = math.max(rest, longest)
+  release(me[4] + me[5], longest)
   me[4], me[5], me[6] = 0, 0, 0
 end
 if not me or me[11] <= now then
@@ -85,7 +106,7 @@ if is_older or held > me[4] or since > created then
     closed = math.max(closed, row[11])
     row[5], row[6], row[7], row[8] = 0, 0, 0, 0
   end
-  rest = math.max(rest, closed - now + keep)
+  rest, later, later_rest = math.max(rest, later_rest, closed - now + keep), 0, 0
 end
 local open = now >= closed
 local got, got_fresh = me[5], me[6]
@@ -98,13 +119,16 @@ if me[7] > 0 and waited >= gap then
   me[7], me[8] = 0, 0
 end
 me[3], me[4], me[9], me[10], me[11] = number, held + got, want, demand, now + lease
+local promised_used = me[7] - me[8]
 me[7] = math.min(me[7], math.max(0, want - me[4]))
 me[8] = math.min(me[8], me[7])
+local used_back = promised_used - (me[7] - me[8])
+if used_back > 0 then
+  release(used_back, math.max(rest, later_rest))
+end
 
 local left, left_fresh, taken, lapse = released, math.min(freed, released), 0, 0
-if left > left_fresh then
-  rest = math.max(rest, math.min(longest, used))
-end
+local has_used = left > left_fresh
 for _, row in ipairs(others) do
   if open and row ~= me then
     local given = math.max(0, math.min(row[9] - row[4] - row[5] - row[7], left))
@@ -112,21 +136,26 @@ for _, row in ipairs(others) do
     row[5], row[6] = row[5] + given, row[6] + given_fresh
     left, left_fresh = left - given, left_fresh - given_fresh
   end
-  taken = taken + row[4] + row[5] + row[7]
+  taken = taken + parts_of(row)
   lapse = math.max(lapse, row[11])
+end
+if has_used then
+  release(left - left_fresh, math.min(longest, used))
 end
 local free = math.max(0, pool - taken)
 fresh = math.min(free, rest == 0 and free or fresh + left_fresh)
 if open and me[7] == 0 and want > me[4] then
-  me[7] = math.min(want - me[4], free)
+  me[7] = math.min(want - me[4], rests > 0 and fresh or free)
+  free = free - me[7]
   me[8] = math.min(me[7], fresh)
   fresh = fresh - me[8]
 end
+later = math.max(0, math.min(later, free - fresh))
 if me[4] + me[7] + want == 0 then
   others[#others] = nil
 end
 local whole = "%.0f"
-local head = { created, closed, fresh, rest, now }
+local head = { created, closed, fresh, rest, later, later_rest, now }
 for i, field in ipairs(head) do
   head[i] = string.format(whole, field)
 end
@@ -138,6 +167,6 @@ for _, row in ipairs(others) do
   lines[#lines + 1] = table.concat(row, " ") .. "\n"
 end
 local next_text = table.concat(lines)
-local life = math.max(rest, lapse - now + longest)
+local life = math.max(rest, later_rest, lapse - now + longest)
 redis.call("SET", key, next_text, "PX", string.format(whole, life))
 return string.format("%.0f %.0f\n", held + got, got_fresh) .. next_text
