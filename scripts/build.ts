@@ -153,7 +153,7 @@ function lineMap(sources: readonly string[], mappings: SourceMapMappings): strin
       const last = kept.at(-1);
       if (last?.[1] === source && last[2] === line) continue;
       // a shorter piece counts as the line of the next one: it is hardly a call
-      const isTiny = last !== undefined && column - last[0] < 17;
+      const isTiny = last !== undefined && column - last[0] < 20;
       kept.push([(isTiny ? kept.pop()?.[0] : undefined) ?? column, source, line, 0]);
     }
     return kept;
