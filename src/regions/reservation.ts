@@ -1,48 +1,13 @@
 import type { LocalReservation, Reservation, WaitOptions } from "../api/limiter-api.ts";
-import { checkSignalOptions } from "../api/options.ts";
-import { atLeastZero } from "../ground/check.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
-import { type CheckedAccount, correct } from "../queue/reservation.ts";
-import { isOfReserve, serve } from "./feed.ts";
+import type { CheckedAccount } from "../queue/reservation.ts";
+import { isOfReserve } from "./feed.ts";
 import { known } from "./part-state.ts";
 
 /** Charges or refunds the reserve, or the part of the key. */
 export type Pay = (payments: readonly Payment[], isOfReserve: boolean) => Promise<void>;
 export type Payment = readonly ["charge" | "refund", Amount];
-
-/** What the reserve has served at once, without a place in a line. */
-export class ServedReservation implements LocalReservation {
-  readonly permits: Permits;
-  readonly waitMs = 0;
-  readonly #account: CheckedAccount;
-  #taken: Amount;
-
-  constructor(permits: Permits, account: CheckedAccount) {
-    this.permits = permits;
-    this.#account = account;
-    this.#taken = account.supply.amount(permits);
-    serve(this);
-  }
-
-  async ready(options?: WaitOptions): Promise<number> {
-    checkSignalOptions(options)?.throwIfAborted();
-    return 0;
-  }
-
-  cancel(): boolean {
-    return false;
-  }
-
-  settle(actual: Permits): void {
-    const used = this.#account.supply.amount(actual, atLeastZero);
-    this.#taken = correct(this.#account, this.#taken, used);
-  }
-
-  undo(): void {
-    this.settle(0);
-  }
-}
 
 /**
  * A reservation in a region. What was used is settled where it was served: in the reserve, or in the part that the key

@@ -9,10 +9,12 @@ import type {
 import type { RequestSequence } from "../api/reserve-awaited.ts";
 import { PermitsExceedCapacityError, StoreUnavailableError } from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
+import { GrantedReservation } from "../queue/reservation.ts";
 import { Fallback } from "./fallback.ts";
+import { serve } from "./feed.ts";
 import type { Part } from "./part.ts";
 import type { Region } from "./region.ts";
-import { type Payment, ServedReservation } from "./reservation.ts";
+import type { Payment } from "./reservation.ts";
 import type { Reserve } from "./reserve.ts";
 
 /** What the part refuses is taken from the region's reserve in its store; who waits, waits for both. */
@@ -99,9 +101,12 @@ export class ReserveFallback extends Fallback {
     if (mayWait) return super.reserve(part, permits, sequence, options);
     const isServed = await this.#takes(permits, false, undefined);
     const current = this.region.open(this.key);
-    if (isServed)
-      return this.reservation(current, (account) => new ServedReservation(permits, account));
-    return super.reserve(current, permits, sequence, options);
+    if (!isServed) return super.reserve(current, permits, sequence, options);
+    return this.reservation(current, (account) => {
+      const made = new GrantedReservation(account, permits, account.supply.amount(permits));
+      serve(made);
+      return made;
+    });
   }
 
   protected override waits<T>(part: Part, permits: Permits, answer: Promise<T>): Promise<T> {

@@ -25,10 +25,11 @@
  * start empty with their next holder. Free parts are fresh again when what was used of them is back: the member that
  * releases them says when (`restMs`); of one that was cut off it is not known, so `keep` ms after its lease, and two
  * intervals; of what was forgotten, `keep` ms after the ledger opens. They rest in two groups: what rests longer than the
- * first group joins the later one, so that it makes nobody else wait; when the first is over, the later one takes its
- * place. Where parts that are not fresh are of no use (`rests`) they are not promised. A record without messages lives until then: for
- * `keep` ms, and two intervals, after the last lease in it. A later one that begins as if it were new, with all parts free
- * and fresh, has forgotten nothing.
+ * first group joins the later one, so that nobody else waits for it; when the first is over, the later one takes its
+ * place. Where parts are of no use before they are fresh (`rests`), only those that are fresh are promised.
+ *
+ * A record without messages lives until all parts are fresh: for `keep` ms, and two intervals, after the last lease in it.
+ * A later one that begins as if it were new, with all parts free and fresh, has forgotten nothing.
  *
  * Messages and records are texts of whole numbers below 2^53, so that `ledger.lua`, the twin of this file, computes the
  * same. Whatever a message says, its numbers count as 0 to `MOST`, so that all members can read the record.
