@@ -13,6 +13,10 @@ import type { Part } from "./part.ts";
 import type { Region } from "./region.ts";
 import { type Payment, RegionalReservation } from "./reservation.ts";
 
+/** One promise is enough for all calls, because it never changes. */
+export const GRANTED = Promise.resolve(true);
+const REFUSED = Promise.resolve(false);
+
 /** What becomes of a call that the part of its key does not serve at once: it waits for the part, or is refused. */
 export class Fallback {
   protected readonly region: Region;
@@ -27,9 +31,11 @@ export class Fallback {
     return this.waits(part, permits, part.limiter.acquire(permits, options));
   }
 
-  async tryAcquire(part: Part, permits: Permits): Promise<boolean> {
-    this.lack();
-    return part.limiter.tryAcquire(permits);
+  /** Asks the part as well, so that a refusal takes one look at it. */
+  tryAcquire(part: Part, permits: Permits): Promise<boolean> {
+    if (part.tryAcquire(permits)) return GRANTED;
+    this.region.member.lack(part);
+    return REFUSED;
   }
 
   tryWithin(part: Part, permits: Permits, options: TryOptions): Promise<boolean> {

@@ -25,14 +25,11 @@ import { asyncDispose } from "../ground/dispose.ts";
 import type { Permits } from "../ground/permits.ts";
 import { AT_ONCE } from "../local/queueing-limiter.ts";
 import type { Policies } from "../stores/policies.ts";
-import { Fallback } from "./fallback.ts";
+import { Fallback, GRANTED } from "./fallback.ts";
 import type { Part } from "./part.ts";
 import { known } from "./part-state.ts";
 import type { Region } from "./region.ts";
 import { ReserveFallback, sooner } from "./reserve-fallback.ts";
-
-/** One is enough for all calls, because it never changes. */
-const GRANTED = Promise.resolve(true);
 
 /** The limiter of one region, for one key or for the limit without a key. */
 export class PartLimiter implements RemoteLimiter {
@@ -74,8 +71,7 @@ export class PartLimiter implements RemoteLimiter {
     try {
       if (wait !== undefined) return this.#tryWithin(first as Permits, wait);
       if (isTryOptions(first)) return this.#tryWithin(1, first);
-      const part = this.#ask(first);
-      return part.grants(first) ? GRANTED : this.#fallback.tryAcquire(part, first);
+      return this.#fallback.tryAcquire(this.#ask(first), first);
     } catch (error) {
       return Promise.reject(error);
     }

@@ -159,6 +159,11 @@ export class Part implements Validity, Clock {
     return mostOf(this.#state.amount(permits), this.#options.numbers.rates);
   }
 
+  /** Takes the permits if they can be used now, or counts the refusal. */
+  tryAcquire(permits: Permits): boolean {
+    return (this.#queue === undefined && this.grants(permits)) || this.limiter.tryAcquire(permits);
+  }
+
   /** Takes the permits if they can be used now; a refusal is not counted, since the caller is asked elsewhere then. */
   grants(permits: Permits, options?: ShareOptions): boolean {
     const amount = this.#state.amount(permits);

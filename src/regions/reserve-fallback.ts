@@ -10,7 +10,7 @@ import type { RequestSequence } from "../api/reserve-awaited.ts";
 import { PermitsExceedCapacityError, StoreUnavailableError } from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
 import { GrantedReservation } from "../queue/reservation.ts";
-import { Fallback } from "./fallback.ts";
+import { Fallback, GRANTED } from "./fallback.ts";
 import { serve } from "./feed.ts";
 import type { Part } from "./part.ts";
 import type { Region } from "./region.ts";
@@ -40,8 +40,12 @@ export class ReserveFallback extends Fallback {
     return super.acquire(mayWait ? part : this.region.open(this.key), permits, options);
   }
 
+  override tryAcquire(part: Part, permits: Permits): Promise<boolean> {
+    return part.grants(permits) ? GRANTED : this.#tryAtOnce(permits);
+  }
+
   /** What the part refuses is taken from the reserve, if that has it at once. */
-  override async tryAcquire(_part: Part, permits: Permits, options?: TryOptions): Promise<boolean> {
+  async #tryAtOnce(permits: Permits, options?: TryOptions): Promise<boolean> {
     if (await this.#takes(permits, true, options?.signal)) return true;
     const { limiter } = this.region.open(this.key);
     return limiter.tryAcquire(permits, { ...options, timeoutMs: 0 });
@@ -60,9 +64,7 @@ export class ReserveFallback extends Fallback {
     // what is not known may still be in time
     const isInTime = waitMs <= timeoutMs || (waitMs === Infinity && timeoutMs > 0);
     const mayWait = isInTime && part.hasRoom(permits);
-    return mayWait
-      ? super.tryWithin(part, permits, options)
-      : this.tryAcquire(part, permits, options);
+    return mayWait ? super.tryWithin(part, permits, options) : this.#tryAtOnce(permits, options);
   }
 
   /**
