@@ -15,6 +15,10 @@ const REGIONS = ["eu", "us", "asia"];
 const EVERY_MS = 200;
 /** By how much a timer may be late, µs, on a clock with another rate. */
 const LATE = 3;
+/** By how much the home's clock jumps: by less than the life of a record. */
+const JUMP_MS = 3000;
+/** A jump that is longer ago than this has been seen: an interval, and the way. */
+const SEEN_MS = 2 * EVERY_MS;
 /** Sums of fractions are as exact as this. */
 const SLACK = 1e-6;
 
@@ -65,6 +69,13 @@ interface Grant {
   readonly permits: number;
 }
 
+/** What came of a history. */
+interface Outcome {
+  readonly grants: readonly Grant[];
+  /** When the clock of the home jumped ahead, µs. */
+  readonly jumps: readonly number[];
+}
+
 // 100 a second, in whatever portions
 const paced = algorithms.flatMap(({ name }) =>
   Object.entries(samplesOf(name).paced).map(
@@ -82,8 +93,8 @@ const limits: readonly (readonly [string, Readonly<Record<string, Policy>>])[] =
 for (const [title, policies] of limits) {
   test(`${title}: all regions together keep the bound`, async () => {
     const property = fc.asyncProperty(history, async (past) => {
-      const grants = await seeded(past.seed, () => play(policies, past));
-      for (const policy of Object.values(policies)) keepsBound(policy, grants, past);
+      const outcome = await seeded(past.seed, () => play(policies, past));
+      for (const policy of Object.values(policies)) keepsBound(policy, outcome, past);
     });
     await fc.assert(property, { seed: progress.seed, numRuns: runs(120, 4) });
   });
@@ -92,7 +103,7 @@ for (const [title, policies] of limits) {
 async function play(
   policies: Readonly<Record<string, Policy>>,
   { kind, reserve, drift, latencyMs, phases }: History,
-): Promise<readonly Grant[]> {
+): Promise<Outcome> {
   const isCalendar = Object.values(policies).some(
     (policy) => hasInstants(policy) && !isDated(policy),
   );
@@ -103,6 +114,7 @@ async function play(
   const { clock, home } = world;
   home.latencyMs = latencyMs;
   const grants: Grant[] = [];
+  const jumps: number[] = [];
   const ask = async (region: number, permits: number, waits: boolean) => {
     const limiter = world.regions[region]?.limiter;
     const isGranted = await limiter?.tryAcquire(permits, waits ? 300 : 0).catch(() => false);
@@ -113,6 +125,7 @@ async function play(
   const snapshots = [home.snapshot()];
   for (const { demand, permits, waits, charged, ticks, tickMs, fault } of phases) {
     const what = faults[kind][fault];
+    if (what === "jump") jumps.push(clock.now() * 1000);
     if (what !== "restart" || !isCalendar)
       suffer(world, what, fault % 3, snapshots, ticks + permits);
     for (let tick = 0; tick < ticks; tick++) {
@@ -127,7 +140,7 @@ async function play(
   }
   await world.close();
   await clock.advance(2000);
-  return grants;
+  return { grants, jumps };
 }
 
 function suffer(
@@ -151,13 +164,15 @@ function suffer(
   else if (fault === "forget") home.forget();
   else if (fault === "go back")
     home.goBackTo(snapshots[Math.max(0, snapshots.length - any)] ?? new Map());
-  // by less than the life of a record
-  else if (fault === "jump") home.aheadMs = Math.min(6000, home.aheadMs + 3000);
-  else if (fault === "jump back") home.aheadMs = Math.max(-3000, home.aheadMs - 3000);
+  else if (fault === "jump") home.aheadMs = Math.min(2 * JUMP_MS, home.aheadMs + JUMP_MS);
+  else if (fault === "jump back") home.aheadMs = Math.max(-JUMP_MS, home.aheadMs - JUMP_MS);
 }
 
-/** Whether no interval has more grants than the algorithm's bound, and one request more for each further region. */
-function keepsBound(policy: Policy, grants: readonly Grant[], past: History): void {
+/**
+ * Whether no interval has more grants than the algorithm's bound, and one request more for each further region. If the
+ * home's clock jumps ahead meanwhile, what was used seems to be back.
+ */
+function keepsBound(policy: Policy, { grants, jumps }: Outcome, past: History): void {
   const { algorithm } = policy;
   const { drift, reserve, kind, phases } = past;
   const largest = 5;
@@ -172,7 +187,10 @@ function keepsBound(policy: Policy, grants: readonly Grant[], past: History): vo
     for (let to = from; to < grants.length; to++) {
       const { micros, permits } = grants[to] as Grant;
       sum += permits;
-      const bound = algorithm.bound(policy, (micros - start) * (1 + drift) + LATE, largest) + more;
+      const isSeen = (jump: number) => start - SEEN_MS * 1000 < jump && jump < micros;
+      const jumped = jumps.filter(isSeen).length * JUMP_MS * 1000;
+      const span = (micros - start) * (1 + drift) + LATE + jumped;
+      const bound = algorithm.bound(policy, span, largest) + more;
       if (sum > bound * (1 + SLACK) + SLACK) {
         const seconds = (micros - start) / 1e6;
         assert.unreachable(
