@@ -217,7 +217,8 @@ class Member {
   /** Returns how many of the permits the member grants in the step from `nowMs` on. */
   grant(nowMs: number, wanted: number): number {
     if (nowMs >= this.#lapseMs) this.#lapse();
-    this.#demand.asked(wanted / this.#options.rate, wanted);
+    const { rate, capacity } = this.#options;
+    if (wanted > 0) this.#demand.asked(wanted / rate, 1 / capacity, wanted);
     this.#bucket.fill(STEP_MS);
     return this.#bucket.draw(wanted);
   }
