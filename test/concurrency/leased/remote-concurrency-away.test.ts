@@ -683,6 +683,8 @@ test("an outage that all processes notice: at most limit + max(limit, N) leases,
     during: moments,
     after: moments,
   });
+  const asks = [0, 1, 2].map((pick) => ({ action: "ask" as const, pick }));
+  const reached = { limit: 1, processes: 3, before: [], during: asks, after: [] };
   let highest = 0;
   await fc.assert(
     fc.asyncProperty(outage, async ({ limit, processes, before, during, after }) => {
@@ -729,7 +731,7 @@ test("an outage that all processes notice: at most limit + max(limit, N) leases,
       await limiters[0]?.peek();
       assert.equal([store.leases.size, store.tickets.size], [0, 0]);
     }),
-    { numRuns: runs(40), endOnFailure: true },
+    { numRuns: runs(40), endOnFailure: true, examples: [[reached]] },
   );
   // more leases than the limit were held: the bound is reached
   assert.ok(highest > 1);
