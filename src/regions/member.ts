@@ -18,7 +18,7 @@
  * at once, so that a part that is given moves on soon, and more are a third of an interval apart.
  */
 import type { Timer } from "../ground/clock.ts";
-import { WHOLE } from "../stores/ledger.ts";
+import { longestRest, WHOLE } from "../stores/ledger.ts";
 import { Alarm } from "./alarm.ts";
 import { FIRST } from "./demand.ts";
 import { divide, isLacked } from "./division.ts";
@@ -369,12 +369,7 @@ export class Member {
       lease.part.lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
       const { target, excess } = this.#divide(lease);
       const most = excess > 0 ? Math.max(0, held - excess) : Infinity;
-      const released = lease.change(
-        held,
-        fresh,
-        most,
-        restOn(Math.max(record.rest, record.laterRest)),
-      );
+      const released = lease.change(held, fresh, most, restOn(longestRest(record.resting)));
       const isUrgent = (size: number) => size > lease.held * URGENT + 1;
       if (released > 0) {
         if (isUrgent(released)) lease.soon = 1;

@@ -22,11 +22,11 @@
  * nothing from it: the row may be an old one, and its parts may be in other hands.
  *
  * `fresh` counts parts of which no permit was used, so that their next holder may use their burst at once. All others
- * start empty with their next holder. Free parts are fresh again when what was used of them is back: the member that
- * releases them says when (`restMs`); of one that was cut off it is not known, so `keep` ms after its lease, and two
- * intervals; of what was forgotten, `keep` ms after the ledger opens. They rest in two groups: what rests longer than the
- * first group joins the later one, so that nobody else waits for it; when the first is over, the later one takes its
- * place. Where parts are of no use before they are fresh (`rests`), only those that are fresh are promised.
+ * start empty with their next holder. Free parts are fresh again when what was used of them is back: until then they rest.
+ * The member that releases them says for how long (`restMs`); of one that was cut off it is not known, so `keep` ms after
+ * its lease, and two intervals; of what was forgotten, `keep` ms after the ledger opens. They rest in groups, for up to a
+ * sixteenth of `keep` longer, so that there are few. Who gets parts that are not fresh gets those that rest longest. Where
+ * parts are of no use before they are fresh (`rests`), only those that are fresh are promised.
  *
  * A record without messages lives until all parts are fresh: for `keep` ms, and two intervals, after the last lease in it.
  * A later one that begins as if it were new, with all parts free and fresh, has forgotten nothing.
@@ -38,7 +38,7 @@
  * say; and what was used is fresh early. If it jumps back by up to a second it stands still, since the clocks of processes
  * differ by as much; if by more, a row lapses later than it should by the time since the message before.
  *
- *   record    created closed fresh rest later laterRest last LF, then for each member the numbers of `Row` and LF
+ *   record    created closed last, the numbers of each `Resting`, LF; then for each member those of its `Row`, and LF
  *   message   the numbers of `LedgerMessage`
  *   reply     held fresh LF and the record; "late" and the time if the message was sent more than a lease ago, so that
  *             its lease is over, or if a later one of this member was there before
@@ -104,18 +104,21 @@ export interface LedgerRecord {
   readonly created: number;
   /** Nothing is handed on or promised before this. */
   readonly closed: number;
-  /** How many of the free parts are fresh. */
-  readonly fresh: number;
-  /** For how many ms free parts that are not fresh must rest until they are. */
-  readonly rest: number;
-  /** How many of them rest longer, and for how many ms; those that a member gets now may be of these. */
-  readonly later: number;
-  readonly laterRest: number;
   /** When the last message came. */
   readonly last: number;
+  /** Those that rest longest are last. All other free parts are fresh. */
+  readonly resting: readonly Resting[];
   readonly rows: readonly Row[];
 }
 
+/** Free parts that are fresh in so many ms. */
+export interface Resting {
+  parts: number;
+  readonly restMs: number;
+}
+
+/** Rests end at instants that are `keep` / `STEPS` apart. */
+const STEPS = 16;
 /** Numbers of a message count as no more than this, so that sums of some of them are whole numbers, too. */
 const MOST = 1e15;
 
@@ -153,36 +156,35 @@ export function exchange(
   const since = Math.min(known, now);
   // 0 means that it is not known
   const start = since > 0 ? since : Math.max(1, now);
-  let { created, closed, fresh, rest, later, laterRest, last } =
-    record ?? begin(start, now, lease, keep, pool);
+  const was = record ?? begin(start, now, lease, keep, pool);
+  let { created, closed } = was;
   const longest = keep + 2 * gap;
   created = Math.min(created, Math.max(1, now));
   // by how much the clock has jumped back: all times that it gave before are further away than they were
-  const back = Math.max(0, last - now);
+  const back = Math.max(0, was.last - now);
   closed -= back;
-  rest = Math.max(0, rest - Math.max(0, now - last));
-  laterRest = Math.max(0, laterRest - Math.max(0, now - last));
-  const rowsBefore = record?.rows ?? [];
-  if (rest === 0) {
-    fresh = Math.max(0, pool - countOf(rowsBefore) - (laterRest > 0 ? later : 0));
-    rest = laterRest;
-    later = 0;
-    laterRest = 0;
-  }
-  const release = (parts: number, restMs: number) => {
-    if (rest === 0 || restMs <= rest) {
-      rest = Math.max(rest, restMs);
-    } else {
-      later += parts;
-      laterRest = Math.max(laterRest, restMs);
-    }
+  let resting = was.resting
+    .map(({ parts, restMs }) => ({ parts, restMs: restMs - Math.max(0, now - was.last) }))
+    .filter(({ restMs }) => restMs > 0);
+  // until instants that are the same for all, so that there are few groups
+  const step = Math.max(1, Math.ceil(keep / STEPS));
+  const release = (parts: number, leastMs: number) => {
+    if (leastMs <= 0) return;
+    const restMs = Math.ceil((now + leastMs) / step) * step - now;
+    const after = resting.findIndex((group) => group.restMs >= restMs);
+    const place = after < 0 ? resting.length : after;
+    const same = resting[place]?.restMs === restMs;
+    const all = parts + (same ? (resting[place]?.parts ?? 0) : 0);
+    resting.splice(place, Number(same), { parts: Math.min(MOST, all), restMs });
   };
   const others: Row[] = [];
   let me: Row = { ...EMPTY, id, region };
-  for (const row of rowsBefore) {
+  for (const row of was.rows) {
     row.lapse -= back;
     const parts = row.held + row.gift + row.promised;
-    if (row.lapse <= now && parts > 0) release(parts, row.lapse - now + longest);
+    // a row that is older than the ledger knows may have been renewed until the ledger opens
+    const backMs = Math.max(row.lapse + longest, closed + keep);
+    if (row.lapse <= now && parts > 0) release(parts, backMs - now);
     if (row.id === id) me = row;
     else if (row.lapse > now) others.push(row);
   }
@@ -192,18 +194,18 @@ export function exchange(
   const isOlder = me.number < answered && me.number + held + want > 0;
   if (answered === 0 && held === 0 && me.held + me.gift > 0) {
     // it does not know this row
-    release(me.held + me.gift, longest);
+    release(me.held + me.gift, Math.max(longest, closed - now + keep));
     me = { ...me, held: 0, gift: 0, giftFresh: 0 };
   }
   if (me.lapse <= now) me = { ...EMPTY, id, region };
 
+  const rows = [...others, me];
   const hasForgotten = isOlder || held > me.held || since > created;
   const released = hasForgotten ? 0 : me.held - held;
   if (hasForgotten) {
     created = Math.max(created, since);
     closed = now + lease;
-    fresh = 0;
-    for (const row of [me, ...others]) {
+    for (const row of rows) {
       // other members may have longer leases
       closed = Math.max(closed, row.lapse);
       row.gift = 0;
@@ -211,29 +213,22 @@ export function exchange(
       row.promised = 0;
       row.promisedFresh = 0;
     }
-    rest = Math.max(rest, laterRest, closed - now + keep);
-    later = 0;
-    laterRest = 0;
   }
   const isOpen = now >= closed;
-  let got = me.gift;
-  let gotFresh = me.giftFresh;
-  me.gift = 0;
-  me.giftFresh = 0;
-  if (rest === 0) me.promisedFresh = me.promised;
-  if (me.promised > 0 && waited >= gap) {
-    got += me.promised;
-    gotFresh += me.promisedFresh;
-    me.promised = 0;
-    me.promisedFresh = 0;
-  }
-  Object.assign(me, { number, held: held + got, want, demand, lapse: now + lease });
-  const promisedUsed = me.promised - me.promisedFresh;
-  me.promised = Math.min(me.promised, Math.max(0, want - me.held));
-  me.promisedFresh = Math.min(me.promisedFresh, me.promised);
-  const usedBack = promisedUsed - (me.promised - me.promisedFresh);
-  // they may be of the later group
-  if (usedBack > 0) release(usedBack, Math.max(rest, laterRest));
+  if (resting.length === 0) me.promisedFresh = me.promised;
+  const isDue = waited >= gap;
+  const usedBefore = me.gift - me.giftFresh + me.promised - me.promisedFresh;
+  // what it does not want any more is free
+  const wanted = Math.max(0, want - held);
+  const got = Math.min(wanted, me.gift + (isDue ? me.promised : 0));
+  const gotFresh = Math.min(got, me.giftFresh + (isDue ? me.promisedFresh : 0));
+  me.promised = isDue ? 0 : Math.min(wanted - got, me.promised);
+  me.promisedFresh = Math.min(me.promised, me.promisedFresh);
+  const usedBack = usedBefore - (got - gotFresh) - (me.promised - me.promisedFresh);
+  const taken = { gift: 0, giftFresh: 0, held: held + got };
+  Object.assign(me, { ...taken, number, want, demand, lapse: now + lease });
+  // a group stays, also if all of it is promised
+  if (usedBack > 0) release(usedBack, longestRest(resting));
 
   let left = released;
   let leftFresh = Math.min(freed, released);
@@ -249,23 +244,29 @@ export function exchange(
   }
   // also if all of it was handed on: who gets it reads here for how long it rests
   if (hasUsed) release(left - leftFresh, Math.min(longest, used));
-  const rows = [...others, me];
   const free = Math.max(0, pool - countOf(rows));
-  fresh = Math.min(free, rest === 0 ? free : fresh + leftFresh);
+  if (hasForgotten) {
+    resting = [{ parts: free, restMs: Math.max(closed - now + keep, longestRest(resting)) }];
+  }
+  const fresh = Math.max(0, free - resting.reduce((sum, { parts }) => sum + parts, 0));
   if (isOpen && me.promised === 0 && want > me.held) {
     me.promised = Math.min(want - me.held, rests > 0 ? fresh : free);
     me.promisedFresh = Math.min(me.promised, fresh);
-    fresh -= me.promisedFresh;
+    let toTake = me.promised - me.promisedFresh;
+    for (const group of [...resting].reverse()) {
+      const some = Math.min(group.parts, toTake);
+      group.parts -= some;
+      toTake -= some;
+    }
   }
   const lapse = Math.max(...rows.map((row) => row.lapse));
-  later = Math.max(0, Math.min(later, pool - countOf(rows) - fresh));
-  const lifeMs = Math.max(rest, laterRest, lapse - now + longest);
+  const lifeMs = Math.max(lapse - now + longest, longestRest(resting));
   if (me.held + me.promised + want === 0) rows.pop();
-  const next = writeLedger({ created, closed, fresh, rest, later, laterRest, last: now, rows });
+  const next = writeLedger({ created, closed, last: now, resting, rows });
   return { reply: `${me.held} ${gotFresh}\n${next}`, record: next, lifeMs };
 }
 
-/** A new record is closed for as long as leases of one that was lost may last, and nothing is fresh while their parts matter. */
+/** A new record is closed for as long as leases of one that was lost may last, and all rests while their parts matter. */
 function begin(
   created: number,
   now: number,
@@ -275,10 +276,13 @@ function begin(
 ): LedgerRecord {
   // 0 if the clock has jumped back since
   const age = Math.max(0, now - created);
-  const rest = Math.max(0, lease + keep - age);
-  const fresh = rest > 0 ? 0 : pool;
-  const times = { created, closed: now - age + lease, last: now };
-  return { ...times, fresh, rest, later: 0, laterRest: 0, rows: [] };
+  const resting = [{ parts: pool, restMs: lease + keep - age }];
+  return { created, closed: now - age + lease, last: now, resting, rows: [] };
+}
+
+/** Returns after how many ms all free parts are fresh. */
+export function longestRest(resting: LedgerRecord["resting"]): number {
+  return resting.at(-1)?.restMs ?? 0;
 }
 
 /** Returns how many parts are not free. */
@@ -299,8 +303,9 @@ const EMPTY: Omit<Row, "id" | "region"> = {
 };
 
 function writeLedger(record: LedgerRecord): string {
-  const { created, closed, fresh, rest, later, laterRest, last, rows } = record;
-  let text = `${created} ${closed} ${fresh} ${rest} ${later} ${laterRest} ${last}\n`;
+  const { created, closed, last, resting, rows } = record;
+  const groups = resting.map(({ parts, restMs }) => ` ${parts} ${restMs}`);
+  let text = `${created} ${closed} ${last}${groups.join("")}\n`;
   for (const row of rows) {
     const { id, region, number, held, gift, giftFresh, promised, promisedFresh } = row;
     const { want, demand, lapse } = row;
@@ -309,7 +314,7 @@ function writeLedger(record: LedgerRecord): string {
   return text;
 }
 
-const RECORD = /^-?\d+(?: -?\d+){6}\n(?:[^ \n]+ [^ \n]+(?: -?\d+){9}\n)*$/;
+const RECORD = /^-?\d+(?: -?\d+){2}(?: \d+ \d+)*\n(?:[^ \n]+ [^ \n]+(?: -?\d+){9}\n)*$/;
 
 /**
  * Reads a record. Each field is named here, because rest and spread would take ten times as long.
@@ -341,16 +346,11 @@ export function readLedger(text: string): LedgerRecord {
     };
   });
   const head = lines[0]?.split(" ") ?? [];
-  return {
-    created: at(head, 0),
-    closed: at(head, 1),
-    fresh: at(head, 2),
-    rest: at(head, 3),
-    later: at(head, 4),
-    laterRest: at(head, 5),
-    last: at(head, 6),
-    rows,
-  };
+  const resting: Resting[] = [];
+  for (let i = 3; i < head.length; i += 2) {
+    resting.push({ parts: at(head, i), restMs: at(head, i + 1) });
+  }
+  return { created: at(head, 0), closed: at(head, 1), last: at(head, 2), resting, rows };
 }
 
 function failRecord(text: string): never {

@@ -10,6 +10,8 @@ const POOL = 90;
 const LEASE_MS = 1000;
 const GAP_MS = 200;
 const KEEP_MS = 5000;
+/** Parts rest for up to so much longer than they must. */
+const STEP_MS = Math.ceil(KEEP_MS / 16);
 /** The ledger as a whole was created long before. */
 const OLD = 1;
 
@@ -128,7 +130,7 @@ test("parts that were used are fresh when their member says, also if no member h
   ledger.say("b", { held: 0, want: 0, restMs: 3000 });
   ledger.now += 2999;
   ledger.say("b", { want: 30 });
-  ledger.now += GAP_MS;
+  ledger.now += STEP_MS;
   assert.equal(ledger.say("b", { want: 90 }), { held: 30, fresh: 30 });
   ledger.now += GAP_MS;
   assert.equal(ledger.say("b", { held: 30, want: 90 }), { held: 90, fresh: 60 });
@@ -316,7 +318,7 @@ test("what a lease let through is fresh after that lease, however late that is n
   ledger.say("c", { want: 45 });
   ledger.now += GAP_MS;
   assert.equal(ledger.say("c", { want: 90 }), { held: 45, fresh: 0 });
-  ledger.now += GAP_MS;
+  ledger.now += STEP_MS;
   assert.equal(ledger.say("c", { held: 45, want: 90 }), { held: 90, fresh: 45 });
 });
 
@@ -338,7 +340,43 @@ test("a member with short windows makes no parts fresh that others have used", (
   }
   ledger.say("b", { want: 90, keepMs: 0 });
   ledger.now += GAP_MS;
-  assert.equal(ledger.say("b", { want: 90, keepMs: 0 }), { held: 90, fresh: 0 });
+  assert.equal(ledger.say("b", { want: 90, keepMs: 0 }), { held: 90, fresh: 30 });
+});
+
+test("what rests longer makes nobody wait for it, whoever else gives parts back", () => {
+  const ledger = Ledger.shared();
+  ledger.say("a", { held: 0, want: 0, restMs: 1000 });
+  ledger.say("b", { held: 0, want: 0, restMs: 3000 });
+  ledger.say("c", { want: 0, restMs: KEEP_MS });
+  ledger.now += 1000 + STEP_MS;
+  ledger.say("c", { want: 90, rests: 1 });
+  ledger.now += GAP_MS;
+  assert.equal(ledger.say("c", { want: 90, rests: 1 }), { held: 60, fresh: 60 });
+});
+
+test("a member with another reserve, and so with a smaller pool, makes nothing fresh that rests", () => {
+  const ledger = Ledger.shared();
+  ledger.say("b", { held: 0, want: 0, restMs: 1000 });
+  ledger.say("a", { held: 0, want: 0, restMs: KEEP_MS });
+  ledger.say("c", { pool: 10 });
+  ledger.now += 1000 + STEP_MS;
+  ledger.say("b", { want: 90 });
+  ledger.now += GAP_MS;
+  assert.equal(ledger.say("b", { want: 90 }), { held: 90, fresh: 30 });
+});
+
+test("who wants nothing more gets neither what was handed nor what was promised to it, and leaves no row", () => {
+  const ledger = new Ledger();
+  ledger.say("a", { want: 60 });
+  ledger.now += GAP_MS;
+  assert.is(ledger.say("a", { want: 0 }).held, 0);
+  ledger.say("b", { want: 90 });
+  ledger.now += GAP_MS;
+  assert.equal(ledger.say("b", { want: 90 }), { held: 90, fresh: 90 });
+  ledger.say("a", { want: 60 });
+  ledger.say("b", { held: 30, want: 30 });
+  assert.is(ledger.say("a", { want: 0 }).held, 0);
+  assert.is(ledger.row("a"), undefined);
 });
 
 test("a member with a short lease does not open a ledger that has forgotten what others hold for longer", () => {
@@ -416,7 +454,7 @@ const anyNumber = fc.oneof(
   fc.double(),
 );
 const anyMessage = fc
-  .tuple(fc.constantFrom("a", "b", "c"), fc.array(anyNumber, { minLength: 14, maxLength: 14 }))
+  .tuple(fc.constantFrom("a", "b", "c"), fc.array(anyNumber, { minLength: 15, maxLength: 15 }))
   .map(([id, numbers]) => [id, id, ...numbers.map(String)]);
 const anyMessages = fc.array(anyMessage, { maxLength: 10 });
 

@@ -20,14 +20,14 @@ end
 local number, answered, known_since, sent, held = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
 local freed, want, demand, waited = numbers[7], numbers[8], numbers[9], numbers[10]
 local used, lease, gap, keep, pool, rests = numbers[11], numbers[12], numbers[13], numbers[14], numbers[15], numbers[16]
-local longest = keep + 2 * gap
+local longest, step = keep + 2 * gap, math.max(1, math.ceil(keep / 16))
 -- in the future if the clock was ahead then
 local since = math.min(known_since, now)
 local start = since > 0 and since or now
 local age = now - start
-local created, closed, rest, at = start, now - age + lease, math.max(0, lease + keep - age), now
-local fresh = rest > 0 and 0 or pool
-local later, later_rest = 0, 0
+local created, closed, at = start, now - age + lease, now
+-- free parts that are not fresh, and for how long
+local resting = { { pool, lease + keep - age } }
 -- a line of the record: some words, then numbers; another version may have written others
 local function fields_of(line, words, count)
   local pattern = string.rep(" ([^ ]+)", words) .. string.rep(" (%-?%d+)", count - words)
@@ -47,36 +47,48 @@ local function parts_of(row)
 end
 if text then
   local head, lines = string.match(text, "^([^\n]*)\n(.*)$")
-  local fields = fields_of(string.sub(text, -1) == "\n" and head or "", 0, 7)
-  created, closed, fresh, rest, later, later_rest, at = unpack(fields)
+  local times, groups = string.match(string.sub(text, -1) == "\n" and head or "", "^(%S+ %S+ %S+)(.*)$")
+  created, closed, at = unpack(fields_of(times or "", 0, 3))
+  resting = {}
+  while groups ~= "" do
+    local group, after = string.match(groups, "^ (%d+ %d+)(.*)$")
+    resting[#resting + 1] = fields_of(group or "", 0, 2)
+    groups = after
+  end
   if at > now and at - now <= 1000 then now = at end
   since, created = math.min(known_since, now), math.min(created, now)
   back = math.max(0, at - now)
   closed = closed - back
-  rest = math.max(0, rest - math.max(0, now - at))
-  later_rest = math.max(0, later_rest - math.max(0, now - at))
   for line in string.gmatch(lines, "([^\n]*)\n") do
     rows_before[#rows_before + 1] = fields_of(line, 2, 11)
   end
 end
-if rest == 0 then
-  fresh = pool - (later_rest > 0 and later or 0)
-  for _, row in ipairs(rows_before) do
-    fresh = fresh - parts_of(row)
+for i = #resting, 1, -1 do
+  resting[i][2] = resting[i][2] - math.max(0, now - at)
+  if resting[i][2] <= 0 then
+    table.remove(resting, i)
   end
-  fresh, rest, later, later_rest = math.max(0, fresh), later_rest, 0, 0
 end
-local function release(parts, rest_ms)
-  if rest == 0 or rest_ms <= rest then
-    rest = math.max(rest, rest_ms)
-  else
-    later, later_rest = later + parts, math.max(later_rest, rest_ms)
+local function release(parts, least)
+  if least <= 0 then
+    return
   end
+  local rest, place = math.ceil((now + least) / step) * step - now, 1
+  while resting[place] and resting[place][2] < rest do
+    place = place + 1
+  end
+  if not (resting[place] and resting[place][2] == rest) then
+    table.insert(resting, place, { 0, rest })
+  end
+  resting[place][1] = math.min(MOST, resting[place][1] + parts)
+end
+local function longest_rest()
+  return #resting > 0 and resting[#resting][2] or 0
 end
 for _, row in ipairs(rows_before) do
   row[11] = row[11] - back
   if row[11] <= now and parts_of(row) > 0 then
-    release(parts_of(row), row[11] - now + longest)
+    release(parts_of(row), math.max(row[11] + longest, closed + keep) - now)
   end
   if row[1] == id then
     me = row
@@ -91,7 +103,7 @@ if number <= known or (sent > 0 and now - sent > lease) then
 end
 local is_older = known < answered and known + held + want > 0
 if me and answered == 0 and held == 0 and me[4] + me[5] > 0 then
-  release(me[4] + me[5], longest)
+  release(me[4] + me[5], math.max(longest, closed - now + keep))
   me[4], me[5], me[6] = 0, 0, 0
 end
 if not me or me[11] <= now then
@@ -100,31 +112,29 @@ end
 others[#others + 1] = me
 
 local released = me[4] - held
-if is_older or held > me[4] or since > created then
-  created, closed, released, fresh = math.max(created, since), now + lease, 0, 0
+local has_forgotten = is_older or held > me[4] or since > created
+if has_forgotten then
+  created, closed, released = math.max(created, since), now + lease, 0
   for _, row in ipairs(others) do
     closed = math.max(closed, row[11])
     row[5], row[6], row[7], row[8] = 0, 0, 0, 0
   end
-  rest, later, later_rest = math.max(rest, later_rest, closed - now + keep), 0, 0
 end
 local open = now >= closed
-local got, got_fresh = me[5], me[6]
-me[5], me[6] = 0, 0
-if rest == 0 then
+if #resting == 0 then
   me[8] = me[7]
 end
-if me[7] > 0 and waited >= gap then
-  got, got_fresh = got + me[7], got_fresh + me[8]
-  me[7], me[8] = 0, 0
-end
-me[3], me[4], me[9], me[10], me[11] = number, held + got, want, demand, now + lease
-local promised_used = me[7] - me[8]
-me[7] = math.min(me[7], math.max(0, want - me[4]))
-me[8] = math.min(me[8], me[7])
-local used_back = promised_used - (me[7] - me[8])
+local due = waited >= gap
+local used_before = me[5] - me[6] + me[7] - me[8]
+local wanted = math.max(0, want - held)
+local got = math.min(wanted, me[5] + (due and me[7] or 0))
+local got_fresh = math.min(got, me[6] + (due and me[8] or 0))
+me[3], me[4], me[5], me[6], me[9], me[10], me[11] = number, held + got, 0, 0, want, demand, now + lease
+me[7] = due and 0 or math.min(wanted - got, me[7])
+me[8] = math.min(me[7], me[8])
+local used_back = used_before - (got - got_fresh) - (me[7] - me[8])
 if used_back > 0 then
-  release(used_back, math.max(rest, later_rest))
+  release(used_back, longest_rest())
 end
 
 local left, left_fresh, taken, lapse = released, math.min(freed, released), 0, 0
@@ -143,19 +153,32 @@ if has_used then
   release(left - left_fresh, math.min(longest, used))
 end
 local free = math.max(0, pool - taken)
-fresh = math.min(free, rest == 0 and free or fresh + left_fresh)
+if has_forgotten then
+  resting = { { free, math.max(closed - now + keep, longest_rest()) } }
+end
+local fresh = free
+for _, group in ipairs(resting) do
+  fresh = fresh - group[1]
+end
+fresh = math.max(0, fresh)
 if open and me[7] == 0 and want > me[4] then
   me[7] = math.min(want - me[4], rests > 0 and fresh or free)
-  free = free - me[7]
   me[8] = math.min(me[7], fresh)
-  fresh = fresh - me[8]
+  local to_take = me[7] - me[8]
+  for i = #resting, 1, -1 do
+    local some = math.min(resting[i][1], to_take)
+    resting[i][1], to_take = resting[i][1] - some, to_take - some
+  end
 end
-later = math.max(0, math.min(later, free - fresh))
 if me[4] + me[7] + want == 0 then
   others[#others] = nil
 end
 local whole = "%.0f"
-local head = { created, closed, fresh, rest, later, later_rest, now }
+local head = { created, closed, now }
+for _, group in ipairs(resting) do
+  head[#head + 1] = group[1]
+  head[#head + 1] = group[2]
+end
 for i, field in ipairs(head) do
   head[i] = string.format(whole, field)
 end
@@ -167,6 +190,5 @@ for _, row in ipairs(others) do
   lines[#lines + 1] = table.concat(row, " ") .. "\n"
 end
 local next_text = table.concat(lines)
-local life = math.max(rest, later_rest, lapse - now + longest)
-redis.call("SET", key, next_text, "PX", string.format(whole, life))
+redis.call("SET", key, next_text, "PX", string.format(whole, math.max(lapse - now + longest, longest_rest())))
 return string.format("%.0f %.0f\n", held + got, got_fresh) .. next_text
