@@ -33,6 +33,7 @@ import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, orderIn } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
 import {
+  type AccountedReservation,
   type CheckedAccount,
   GrantedReservation,
   QueuedReservation,
@@ -163,7 +164,7 @@ export class QueueingLimiter implements Combinable, Counted {
     sequence?: RequestSequence,
     options?: ShareOptions,
     account?: CheckedAccount,
-  ): LocalReservation {
+  ): AccountedReservation {
     return this.#reserve(permits, options, sequence, true, account);
   }
 
@@ -173,7 +174,7 @@ export class QueueingLimiter implements Combinable, Counted {
     sequence?: RequestSequence,
     isAwaited = false,
     account: CheckedAccount = this.#queue,
-  ): LocalReservation {
+  ): AccountedReservation {
     const amount = this.#queue.supply.amount(permits);
     const fairEntry = this.#queue.order.entryOf(options, amount);
     if (this.#grants(amount, fairEntry, sequence?.since)) {

@@ -16,6 +16,8 @@ export interface Account {
   refund(amount: Amount): void;
 }
 
+export type Payment = readonly [verb: keyof Account, amount: Amount];
+
 /** That of a reservation in this process: most often its queue. */
 export interface CheckedAccount extends Account {
   readonly supply: Pick<PolicyState, "amount">;
@@ -35,16 +37,28 @@ export function correct(account: Account, before: Amount, used: Amount): Amount 
   return replace(before, used);
 }
 
+/** Returns what is taken if a payment has failed. */
+export function unpaid(taken: Amount, [verb, amount]: Payment): Amount {
+  const sign = verb === "charge" ? -1 : 1;
+  return combine(taken, amount, (is, by = 0) => Math.max(0, is + sign * by));
+}
+
 /** Returns `used`, and for policies that it does not name the permits of `before`. */
 function replace(before: Amount, used: Amount): Amount {
   return combine(before, used, (was, is = was) => is);
+}
+
+/** A reservation whose account may fail later. */
+export interface AccountedReservation extends LocalReservation {
+  /** The account was not paid after all: it may be settled again. */
+  unpaid(payment: Payment): void;
 }
 
 /**
  * Permits that can be used later. Until then the reservation waits in the queue like any waiter, but
  * it needs no timer as long as `ready()` has not been called.
  */
-export class QueuedReservation extends Waiter implements LocalReservation {
+export class QueuedReservation extends Waiter implements AccountedReservation {
   readonly permits: Permits;
   readonly waitMs: number;
   readonly #queue: PermitQueue;
@@ -130,6 +144,10 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     this.settle(0);
   }
 
+  unpaid(payment: Payment): void {
+    this.#taken = unpaid(this.#taken, payment);
+  }
+
   override get taken(): Amount {
     return this.#taken;
   }
@@ -175,7 +193,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
  * Permits that could be used at once. It holds only what `settle` needs, because a caller that
  * reserves for each job creates one for each job.
  */
-export class GrantedReservation implements LocalReservation {
+export class GrantedReservation implements AccountedReservation {
   readonly permits: Permits;
   readonly waitMs = 0;
   readonly #account: CheckedAccount;
@@ -199,6 +217,10 @@ export class GrantedReservation implements LocalReservation {
   settle(actual: Permits): void {
     const used = this.#account.supply.amount(actual, atLeastZero);
     this.#taken = correct(this.#account, this.#taken, used);
+  }
+
+  unpaid(payment: Payment): void {
+    this.#taken = unpaid(this.#taken, payment);
   }
 
   undo(): void {

@@ -1,6 +1,5 @@
 import type {
   Decision,
-  LocalReservation,
   Reservation,
   ShareOptions,
   TryOptions,
@@ -8,10 +7,10 @@ import type {
 } from "../api/limiter-api.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import type { Permits } from "../ground/permits.ts";
-import type { CheckedAccount } from "../queue/reservation.ts";
+import type { AccountedReservation, CheckedAccount, Payment } from "../queue/reservation.ts";
 import type { Part } from "./part.ts";
 import type { Region } from "./region.ts";
-import { type Payment, RegionalReservation } from "./reservation.ts";
+import { RegionalReservation } from "./reservation.ts";
 
 /** One promise is enough for all calls, because it never changes. */
 export const GRANTED = Promise.resolve(true);
@@ -68,7 +67,7 @@ export class Fallback {
 
   protected reservation(
     part: Part,
-    make: (account: CheckedAccount) => LocalReservation,
+    make: (account: CheckedAccount) => AccountedReservation,
   ): RegionalReservation {
     const { region, key } = this;
     return new RegionalReservation(
@@ -89,8 +88,18 @@ export class Fallback {
     return own;
   }
 
-  /** Charges and refunds. @param _isOfReserve whether the reserve has served what is settled */
-  async pay(part: Part, payments: readonly Payment[], _isOfReserve = false): Promise<void> {
+  /**
+   * Charges and refunds.
+   *
+   * @param _isOfReserve whether the reserve has served what is settled
+   * @param _failed called for each payment that was not made
+   */
+  async pay(
+    part: Part,
+    payments: readonly Payment[],
+    _isOfReserve = false,
+    _failed?: (payment: Payment) => void,
+  ): Promise<void> {
     for (const [verb, amount] of payments) part.queue[verb](amount);
   }
 

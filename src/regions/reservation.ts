@@ -1,13 +1,16 @@
-import type { LocalReservation, Reservation, WaitOptions } from "../api/limiter-api.ts";
+import type { Reservation, WaitOptions } from "../api/limiter-api.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
-import type { CheckedAccount } from "../queue/reservation.ts";
+import type { AccountedReservation, CheckedAccount, Payment } from "../queue/reservation.ts";
 import { isOfReserve } from "./feed.ts";
 import { known } from "./part-state.ts";
 
-/** Charges or refunds the reserve, or the part of the key. */
-export type Pay = (payments: readonly Payment[], isOfReserve: boolean) => Promise<void>;
-export type Payment = readonly ["charge" | "refund", Amount];
+/** Charges and refunds the reserve, or the part of the key. @param failed called for each payment that was not made */
+export type Pay = (
+  payments: readonly Payment[],
+  isOfReserve: boolean,
+  failed: (payment: Payment) => void,
+) => Promise<void>;
 
 /**
  * A reservation in a region. What was used is settled where it was served: in the reserve, or in the part that the key
@@ -17,13 +20,11 @@ export class RegionalReservation implements Reservation {
   readonly permits: Permits;
   waitMs: number;
   /** In the line of the part. */
-  readonly place: LocalReservation;
+  readonly place: AccountedReservation;
   readonly #changed: () => void;
   readonly #pay: Pay;
   /** What `make` has asked to be paid. */
   readonly #owed: Payment[] = [];
-  /** What it has taken, as far as that was paid. */
-  #taken: Permits;
 
   /**
    * @param make makes it in a part
@@ -31,7 +32,7 @@ export class RegionalReservation implements Reservation {
    */
   constructor(
     supply: CheckedAccount["supply"],
-    make: (account: CheckedAccount) => LocalReservation,
+    make: (account: CheckedAccount) => AccountedReservation,
     pay: Pay,
     changed: () => void,
   ) {
@@ -40,7 +41,6 @@ export class RegionalReservation implements Reservation {
     this.#pay = pay;
     this.#changed = changed;
     this.permits = this.place.permits;
-    this.#taken = this.permits;
     this.waitMs = known(this.place).waitMs;
   }
 
@@ -62,18 +62,8 @@ export class RegionalReservation implements Reservation {
     this.place.settle(actual);
     const byReserve = isOfReserve(this.place);
     const owed = this.#owed.splice(0);
-    const before = this.#taken;
-    this.#taken = typeof actual === "number" ? actual : Object.assign({}, before, actual);
     this.#changed();
-    try {
-      await this.#pay(owed, byReserve);
-    } catch (error) {
-      // nothing was charged: it may be settled again
-      this.place.settle(before);
-      this.#owed.length = 0;
-      this.#taken = before;
-      throw error;
-    }
+    await this.#pay(owed, byReserve, (payment) => this.place.unpaid(payment));
   }
 
   undo(): Promise<void> {

@@ -9,12 +9,11 @@ import type {
 import type { RequestSequence } from "../api/reserve-awaited.ts";
 import { PermitsExceedCapacityError, StoreUnavailableError } from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
-import { GrantedReservation } from "../queue/reservation.ts";
+import { GrantedReservation, type Payment } from "../queue/reservation.ts";
 import { Fallback, GRANTED } from "./fallback.ts";
 import { serve } from "./feed.ts";
 import type { Part } from "./part.ts";
 import type { Region } from "./region.ts";
-import type { Payment } from "./reservation.ts";
 import type { Reserve } from "./reserve.ts";
 
 /** What the part refuses is taken from the region's reserve in its store; who waits, waits for both. */
@@ -145,11 +144,22 @@ export class ReserveFallback extends Fallback {
   }
 
   /** Without a part the reserve pays, if it is large enough: a debt of no part would be there for ever. */
-  override async pay(part: Part, payments: readonly Payment[], isOfReserve = false): Promise<void> {
+  override async pay(
+    part: Part,
+    payments: readonly Payment[],
+    isOfReserve = false,
+    failed?: (payment: Payment) => void,
+  ): Promise<void> {
     if (!isOfReserve && part.fraction > 0) return super.pay(part, payments);
-    const paid = payments.map(async ([verb, amount]) => {
-      const isPaid = await fitting(this.#reserve[verb](part.permitsOf(amount)).then(() => true));
-      if (!isPaid) part.queue[verb](amount);
+    const paid = payments.map(async (payment) => {
+      const [verb, amount] = payment;
+      try {
+        const isPaid = await fitting(this.#reserve[verb](part.permitsOf(amount)).then(() => true));
+        if (!isPaid) part.queue[verb](amount);
+      } catch (error) {
+        failed?.(payment);
+        throw error;
+      }
     });
     await this.#counted(Promise.all(paid));
   }

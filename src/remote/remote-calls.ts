@@ -22,7 +22,7 @@ import { atLeastZero } from "../ground/check.ts";
 import { LimiterClosedError, QueueFullError } from "../ground/errors.ts";
 import { LinkedList } from "../ground/linked-list.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
-import { correct } from "../queue/reservation.ts";
+import { correct, type Payment, unpaid } from "../queue/reservation.ts";
 import type { QueueEntry } from "../queue/waiter.ts";
 import type { Store } from "../stores/store.ts";
 import type { FallbackHost } from "./fallback-limiter.ts";
@@ -213,18 +213,19 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
 
   async settle(reservation: Charged, actual: Permits): Promise<void> {
     const used = this.parts.policyState.amount(actual, atLeastZero);
-    const before = reservation.charged;
     const changes: Promise<void>[] = [];
-    const change = (verb: ChangeVerb) => (amount: Amount) =>
-      void changes.push(this.change(verb, amount));
-    const after = correct({ charge: change("charge"), refund: change("refund") }, before, used);
-    reservation.charged = after;
-    try {
-      await Promise.all(changes);
-    } catch (error) {
-      if (reservation.charged === after) reservation.charged = before;
-      throw error;
-    }
+    const change = async (...payment: Payment) => {
+      try {
+        await this.change(...payment);
+      } catch (error) {
+        reservation.charged = unpaid(reservation.charged, payment);
+        throw error;
+      }
+    };
+    const by = (verb: Payment[0]) => (amount: Amount) => void changes.push(change(verb, amount));
+    const account = { charge: by("charge"), refund: by("refund") };
+    reservation.charged = correct(account, reservation.charged, used);
+    await Promise.all(changes);
   }
 
   async pause(micros: number): Promise<void> {

@@ -1,8 +1,17 @@
 /** Several processes at one reserve, and reservations that are settled while something else happens. */
-import { fairShares, fixedWindow, leakyBucket, smoothBursty, tokenBucket } from "smooth-limiter";
+import {
+  fairShares,
+  fixedWindow,
+  leakyBucket,
+  type Permits,
+  smoothBursty,
+  tokenBucket,
+} from "smooth-limiter";
 import { RegionalLimiter } from "smooth-limiter/regions";
+import { StoreLimiter } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import { share } from "../../src/algorithms/index.ts";
 import { randomFrom } from "../support/concurrency/server-model.ts";
 import { StoppableClock } from "../support/regions/stoppable-clock.ts";
 import { bucket, busy, drain, nameOf, withLocal } from "../support/regions/with-local.ts";
@@ -217,6 +226,67 @@ test("… and rejects if the region's store fails it", async () => {
   const names = await Promise.all([5, 9].map((used) => nameOf(settle(used))));
   await limiter.close();
   assert.equal(names, ["StoreUnavailableError", "StoreUnavailableError"]);
+});
+
+const two = {
+  calls: tokenBucket({ capacity: 200, refill: 200, everyMs: HOUR_MS }),
+  tokens: tokenBucket({ capacity: 1000, refill: 1000, everyMs: HOUR_MS }),
+};
+/** What happens to a reservation for 1 call while the store is away; how many of 100 tokens are used then. */
+const failing: Readonly<Record<string, readonly [Permits[], Permits, number]>> = {
+  "a policy that it did not name, then undo": [[{ tokens: 40 }], 0, 0],
+  "a policy that it did not name, then again": [[{ tokens: 40 }], { tokens: 40 }, 40],
+  "several at once, then undo": [[10, 20, 30].map((tokens) => ({ tokens })), 0, 0],
+  "several at once, then the last again": [
+    [10, 20, 30].map((tokens) => ({ tokens })),
+    { tokens: 30 },
+    30,
+  ],
+  "a refund and a charge, then again": [[{ calls: 0, tokens: 90 }], { calls: 0, tokens: 90 }, 90],
+};
+for (const [title, [failed, last, used]] of Object.entries(failing)) {
+  for (const where of ["a region", "a store"] as const)
+    test(`${where} fails settlements of ${title}: what was not charged is not refunded`, async () => {
+      const clock = new FakeClock();
+      const [home, local] = [memoryStore({ clock }), memoryStore({ clock })];
+      const regions = { home, local, clock, region: "eu", regions: ["eu", "us"], reserve: 0.2 };
+      const tenth = Object.fromEntries(
+        Object.entries(two).map(([name, policy]) => [name, share(policy, 0.1)]),
+      );
+      const limiter =
+        where === "a store"
+          ? StoreLimiter.create(local, "limit", tenth, { clock })
+          : RegionalLimiter.create("limit", two, regions);
+      home.fail();
+      const reservation = await limiter.reserve({ calls: 1 });
+      local.fail();
+      const settled = failed.map((each) => nameOf(Promise.resolve(reservation.settle(each))));
+      const names = await Promise.all(settled);
+      local.recover();
+      await clock.advance(5000);
+      await reservation.settle(last);
+      const { remaining } = (await limiter.peek({ tokens: 1 })).policies.tokens ?? {};
+      void limiter.close();
+      await clock.advance(5000);
+      assert.equal(names, Array(failed.length).fill("StoreUnavailableError"));
+      assert.is(Math.round(100 - (remaining ?? 0)), used);
+    });
+}
+
+test("a reservation that was cancelled, and whose settlement failed, is not refunded", async () => {
+  const { clock, home, local, limiter } = await withLocal();
+  home.fail();
+  await drain(limiter);
+  const reservation = await limiter.reserve(5);
+  await reservation.cancel();
+  local.fail();
+  assert.is(await nameOf(Promise.resolve(reservation.settle(5))), "StoreUnavailableError");
+  local.recover();
+  await clock.advance(5000);
+  await drain(limiter);
+  await reservation.undo();
+  assert.not.ok(await limiter.tryAcquire());
+  await limiter.close();
 });
 
 test("a waiting reservation that is settled to 0, and then to more, is charged", async () => {
