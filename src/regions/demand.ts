@@ -14,7 +14,8 @@
  * `MEMORY` requests of this member, with weights that fall exponentially.
  *
  * Example: 10 a minute, so a request costs 6 s. Who asks every 8 s asks for 0.75 of the limit; the average is over 64 s,
- * and varies from 0.70 to 0.80. Who has not asked for the time of `FEW` requests, a minute, asks for nothing any more.
+ * and varies from 0.70 to 0.80. Who has not asked for the time of `FEW` requests, a minute, and for `GAPS` of its own
+ * pauses, asks for nothing any more.
  *
  * Who asks at all asks for as large a part as one request needs: that of the policy of which it needs the largest part,
  * which need not be the one that limits how many come. Callers that wait are demand in the next interval too.
@@ -39,8 +40,12 @@ const RISING = 1.5;
 /** More demand than this is no more urgent, in limits. */
 const MOST = 16;
 const MOST_OF_FEW = 2;
-/** So many requests in an interval, when the limit is used up, are few; who has not asked for their time asks for none. */
+/**
+ * So many requests in an interval, when the limit is used up, are few; who has not asked for their time asks for none, if
+ * that is as long as so many of its own pauses.
+ */
 const FEW = 10;
+const GAPS = 3;
 /** Over so many requests of its own few are averaged, as if it asked for so much at least; fewer than `HARDLY_ANY` are none. */
 const MEMORY = 8;
 const LEAST_OWN = 0.2;
@@ -65,8 +70,9 @@ export class Demand {
   #need = 0;
   #needBefore = 0;
   #needSinceMs: number;
-  /** For how long no request has come, as far as that was measured. */
+  /** For how long no request has come, as far as that was measured, and how long none may where they are few. */
   #silentMs = 0;
+  #patienceMs = 0;
 
   constructor(everyMs: number, now: number) {
     this.#everyMs = everyMs;
@@ -128,6 +134,7 @@ export class Demand {
     this.#estimate = isChance ? this.#averaged(elapsed) : Math.min(MOST, this.#newest(elapsed));
     if (!isChance && this.#areFew) this.#estimate = Math.min(MOST_OF_FEW, this.#estimate);
     this.#silentMs = this.#requests > 0 ? 0 : this.#silentMs + elapsed;
+    if (this.#requests > 0) this.#patienceMs = this.#cost * Math.max(FEW, GAPS / this.#estimate);
     if (this.#isOver(elapsed)) this.#estimate = 0;
     this.#forgetNeed(now);
     this.#restart(now);
@@ -174,7 +181,7 @@ export class Demand {
   #isOver(elapsed: number): boolean {
     const requestsIn = (ms: number) => (this.#estimate * ms) / this.#cost;
     if (this.#areFew) {
-      return this.#silentMs >= FEW * this.#cost || requestsIn(this.#memoryMs) < HARDLY_ANY;
+      return this.#silentMs >= this.#patienceMs || requestsIn(this.#memoryMs) < HARDLY_ANY;
     }
     return this.#newest(elapsed) === 0 && requestsIn(elapsed) < LITTLE;
   }

@@ -20,6 +20,8 @@ import { type Amount, combine, sameAmount, sizeOf } from "../ground/permits.ts";
 import type { Waiter } from "../queue/waiter.ts";
 import type { Part } from "./part.ts";
 
+/** After an error the reserve is asked again as soon as this, ms, however long an interval is. */
+const RETRY_MS = 250;
 /** A place that is due in more than this part of an interval is given up for a smaller one. */
 const FAR = 0.5;
 
@@ -41,7 +43,7 @@ export class Feed {
   readonly #part: Part;
   readonly #reserve: () => RemoteLimiter;
   readonly #lack: () => void;
-  readonly #pauseMs: number;
+  readonly #everyMs: number;
   /** Whether no caller waits any more: those who come later need another one. */
   isOver = false;
   /** The place in the store's line, also while it is asked for; for what, and when it is due, if that is known. */
@@ -57,13 +59,13 @@ export class Feed {
 
   /**
    * @param lack called when the reserve does not serve a caller at once
-   * @param pauseMs after an error
+   * @param everyMs the interval
    */
-  constructor(part: Part, reserve: () => RemoteLimiter, lack: () => void, pauseMs: number) {
+  constructor(part: Part, reserve: () => RemoteLimiter, lack: () => void, everyMs: number) {
     this.#part = part;
     this.#reserve = reserve;
     this.#lack = lack;
-    this.#pauseMs = pauseMs;
+    this.#everyMs = everyMs;
   }
 
   /** Serves the callers of the part until none waits. */
@@ -103,7 +105,7 @@ export class Feed {
     const head = this.#head;
     if (head !== undefined && sameAmount(head.amount, this.#asked)) return;
     const isSmaller = head !== undefined && contains(this.#asked, head.amount);
-    const isFar = this.#waitMs() > this.#pauseMs * FAR;
+    const isFar = this.#waitMs() > this.#everyMs * FAR;
     if (head === undefined || this.#part.rests || (isSmaller && isFar)) this.#giveUp();
     else this.#resume?.();
   }
@@ -207,7 +209,8 @@ export class Feed {
     let timer: Timer | undefined;
     await new Promise<void>((resolve) => {
       this.#resume = resolve;
-      timer = this.#part.wakeAt(this.#part.now() + this.#pauseMs, resolve);
+      const pauseMs = Math.min(RETRY_MS, this.#everyMs);
+      timer = this.#part.wakeAt(this.#part.now() + pauseMs, resolve);
     });
     timer?.cancel();
   }

@@ -15,6 +15,8 @@ import type { MemberOptions } from "./part.ts";
 /** Of a lease, or of the member as a whole: what the clock of its record shows beyond this one, ms, if that is known. */
 export interface Sender {
   ahead: number | undefined;
+  /** It sends no more: what becomes of its last message is no outage. */
+  isOver?: boolean;
 }
 
 export interface Reply {
@@ -68,7 +70,7 @@ export class HomeLink {
       const text = await exchange(key, this.#message(sender, said));
       const now = clock.now();
       if (now >= lateMs) return;
-      const reply = readReply(text, pool);
+      const reply = readReply(text, pool, said.held ?? 0);
       sender.ahead = (reply.record === undefined ? reply.late : reply.record.last) - now;
       this.forget(sender);
       const beforeMs = this.#answeredMs;
@@ -85,6 +87,7 @@ export class HomeLink {
 
   /** Counts a message that has failed. */
   lost(sender: Sender, cause: unknown): void {
+    if (sender.isOver) return;
     this.#failing.add(sender);
     this.#options.stats.lost(cause);
   }
@@ -120,13 +123,14 @@ export function gapMs({ everyMs }: MemberOptions): number {
   return Math.ceil(DRIFT * everyMs);
 }
 
-/** @throws TypeError if it is none */
-function readReply(text: string, pool: number): Reply | LateReply {
-  const [, first, second] = /^(\d+|late) (\d+)/.exec(text) ?? [];
+/** @param least what the message has said, of which nothing can be taken away @throws TypeError if it is no reply */
+function readReply(text: unknown, pool: number, least: number): Reply | LateReply {
+  const reply = typeof text === "string" ? text : "";
+  const [, first, second] = /^(\d+|late) (\d+)/.exec(reply) ?? [];
   const [held, fresh] = [Number(first), Number(second)];
   if (first === "late" && fresh > 0) return { late: fresh };
-  if (fresh <= held && held <= pool) {
-    return { held, fresh, record: readLedger(text.slice(text.indexOf("\n") + 1)) };
+  if (fresh <= held && held >= least && held <= pool) {
+    return { held, fresh, record: readLedger(reply.slice(reply.indexOf("\n") + 1)) };
   }
   throw new TypeError(`the home answered ${show(text)} to a region`);
 }

@@ -35,7 +35,7 @@ class ReserveStats extends OutageStats {
 export class Reserve {
   readonly #open: (whole: PolicyList) => KeyedRemoteLimiter;
   readonly #lack: (part: Part) => void;
-  readonly #pauseMs: number;
+  readonly #everyMs: number;
   readonly #feeds = new Map<Part, Feed>();
   #limiter: KeyedRemoteLimiter;
 
@@ -49,7 +49,7 @@ export class Reserve {
     this.#open = (policies) => openReserve(local, name, policies, reserved, options);
     this.#limiter = this.#open(numbers.policies);
     this.#lack = lack;
-    this.#pauseMs = everyMs;
+    this.#everyMs = everyMs;
   }
 
   of(key: string | undefined): RemoteLimiter {
@@ -73,7 +73,7 @@ export class Reserve {
       part,
       () => this.of(part.key),
       () => this.#lack(part),
-      this.#pauseMs,
+      this.#everyMs,
     );
     this.#feeds.set(part, feed);
     void feed.run().then(() => {

@@ -95,6 +95,48 @@ async function slow() {
   return { clock, home, limiter };
 }
 
+for (const [title, lie] of Object.entries<(reply: string) => string>({
+  "less than the region holds": (reply) => reply.replace(/^\d+ \d+/, "0 0"),
+  bytes: (reply) => Buffer.from(reply) as unknown as string,
+})) {
+  test(`a home that answers ${title} once is an outage, and no part is lost`, async () => {
+    const clock = new FakeClock();
+    const records = new Map<string, string>();
+    let lies = 0;
+    const home = {
+      run: () => Promise.reject(new Error("a home runs no requests")),
+      exchange: async (key: string, message: readonly string[]) => {
+        const { reply, record } = exchange(
+          records.get(key),
+          message,
+          1e12 + Math.floor(clock.now()),
+        );
+        if (record !== undefined) records.set(key, record);
+        const isLie = lies === 1 && Number(message[6]) > 0;
+        if (isLie) lies = 2;
+        return isLie ? lie(reply) : reply;
+      },
+    } as unknown as Store;
+    const policy = slidingLog({ limit: 300, windowMs: 60_000 });
+    const all = { home, clock, region: "eu", regions: ["eu", "us"] };
+    const limiter = RegionalLimiter.create("limit", policy, all);
+    await limiter.peek();
+    await clock.advance(180_000);
+    let least = 1;
+    for (let t = 0; t < 30_000; t += 100) {
+      if (t === 10_000) lies = 1;
+      for (let i = 0; i < 5; i++) await limiter.tryAcquire();
+      await clock.advance(100);
+      least = Math.min(least, limiter.fraction);
+    }
+    const { outages } = limiter.stats;
+    const { fraction } = limiter;
+    await Promise.all([limiter.close(), clock.advance(5000)]);
+    assert.equal([lies, outages], [2, 1]);
+    assert.ok(least >= 0.049 && fraction > 0.9, `${least}, then ${fraction}`);
+  });
+}
+
 test("a key that becomes idle while the home hangs becomes hot again later", async () => {
   const { clock, home, limiter } = await slow();
   await busy(limiter, clock, 3000);

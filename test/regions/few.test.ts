@@ -56,6 +56,29 @@ for (const [limit, windowMs] of [
   }
 }
 
+for (const [title, policy] of [
+  ["a bucket", tokenBucket({ capacity: 100, refill: 10, everyMs: 1000 })],
+  ["a bucket without a burst", tokenBucket({ capacity: 10, refill: 10, everyMs: 1000 })],
+  ["gcra", gcra({ limit: 10, periodMs: 1000, burst: 100 })],
+] as const) {
+  test(`${title} of 10 a second: who asks once in two seconds gets it, while the others ask for too much`, async () => {
+    const clock = new FakeClock();
+    const regions = Array.from({ length: 5 }, (_, i) => `r${i}`);
+    const [seldom, ...often] = open(policy, { clock, regions });
+    assert.ok(seldom);
+    for (const limiter of [seldom, ...often]) await limiter.peek();
+    await clock.advance(30_000);
+    let granted = 0;
+    for (let t = 0; t < 200_000; t += 200) {
+      for (const limiter of often) await limiter.tryAcquire();
+      const isAsked = t % 2000 === 0;
+      if (isAsked && (await seldom.tryAcquire()) && t >= 100_000) granted += 1;
+      await clock.advance(200);
+    }
+    assert.ok(granted >= 40, `${granted} of 50`);
+  });
+}
+
 for (const [title, policy, periodMs] of [
   ["a window of a day", fixedWindow({ limit: 1000, windowMs: DAY_MS }), DAY_MS],
   ["a log of a minute", slidingLog({ limit: 1000, windowMs: 60_000 }), 65_000],

@@ -179,6 +179,21 @@ test("reservations are served first in, first out within a process", async () =>
   assert.equal(order, [0, 1, 2, 3, 4]);
 });
 
+test("a single error of the region's store does not stop those who wait for a whole interval", async () => {
+  const { clock, home, local, limiter } = await withLocal({ everyMs: 10_000, leaseMs: 50_000 });
+  home.fail();
+  await drain(limiter);
+  local.fail();
+  const waits = [1, 2, 3].map(() => limiter.acquire());
+  await clock.advance(10);
+  local.recover();
+  await clock.advance(2000);
+  const done = await Promise.race([Promise.all(waits).then(() => true), clock.advance(0)]);
+  await limiter.close();
+  await Promise.allSettled(waits);
+  assert.ok(done);
+});
+
 test("… also if the region's store is slow: a later one does not overtake those that ask there", async () => {
   const { clock, local, limiter } = await withLocal();
   await busy(limiter, clock, 4000);
