@@ -48,10 +48,9 @@ function replace(before: Amount, used: Amount): Amount {
   return combine(before, used, (was, is = was) => is);
 }
 
-/** A reservation whose account may fail later. */
+/** A reservation whose account may fail later: then it has taken less, or more. */
 export interface AccountedReservation extends LocalReservation {
-  /** The account was not paid after all: it may be settled again. */
-  unpaid(payment: Payment): void;
+  used: Amount;
 }
 
 /**
@@ -67,7 +66,7 @@ export class QueuedReservation extends Waiter implements AccountedReservation {
   /** How long it has waited until it could be used, ms. */
   #outcome: number | "waiting" | "cancelled" = "waiting";
   /** The permits that it takes: the estimate, or what `settle` made of it. */
-  #taken: Amount;
+  used: Amount;
   /** The promise of `ready()`, and what settles it. */
   #ready: Promise<number> | undefined;
   #settle: ((waitedMs: number | Promise<never>) => void) | undefined;
@@ -90,7 +89,7 @@ export class QueuedReservation extends Waiter implements AccountedReservation {
     this.permits = permits;
     this.waitMs = toMillis(queue.estimate(amount, fairEntry).instant - this.asked);
     callStats.granted(amount, this.waitMs * 1000);
-    this.#taken = amount;
+    this.used = amount;
     if (isAwaited) {
       // it may be given up before `ready` is called
       this.#await().catch(() => {});
@@ -128,14 +127,14 @@ export class QueuedReservation extends Waiter implements AccountedReservation {
   settle(actual: Permits): void {
     const used = this.#queue.supply.amount(actual, atLeastZero);
     if (this.#isWaiting()) {
-      this.#taken = replace(this.#taken, used);
+      this.used = replace(this.used, used);
       // the caller knows `waitMs`: fewer permits may shorten the wait, more must not lengthen it
       this.#queue.resettle(
         this,
         combine(this.amount, used, (was, is = was) => Math.min(was, is)),
       );
     } else {
-      this.#taken = correct(this.#account, this.#taken, used);
+      this.used = correct(this.#account, this.used, used);
     }
   }
 
@@ -144,12 +143,8 @@ export class QueuedReservation extends Waiter implements AccountedReservation {
     this.settle(0);
   }
 
-  unpaid(payment: Payment): void {
-    this.#taken = unpaid(this.#taken, payment);
-  }
-
   override get taken(): Amount {
-    return this.#taken;
+    return this.used;
   }
 
   override get signals(): readonly AbortSignal[] {
@@ -172,7 +167,7 @@ export class QueuedReservation extends Waiter implements AccountedReservation {
   override abort(reason: unknown, now: number): void {
     this.#callStats.cancelled(this.amount, now - this.asked, reason);
     this.#outcome = "cancelled";
-    this.#taken = combine(this.#taken, this.#taken, () => 0);
+    this.used = combine(this.used, this.used, () => 0);
     this.#settle?.(Promise.reject(reason));
   }
 
@@ -197,12 +192,12 @@ export class GrantedReservation implements AccountedReservation {
   readonly permits: Permits;
   readonly waitMs = 0;
   readonly #account: CheckedAccount;
-  #taken: Amount;
+  used: Amount;
 
   constructor(account: CheckedAccount, permits: Permits, amount: Amount) {
     this.permits = permits;
     this.#account = account;
-    this.#taken = amount;
+    this.used = amount;
   }
 
   async ready(options?: WaitOptions): Promise<number> {
@@ -216,11 +211,7 @@ export class GrantedReservation implements AccountedReservation {
 
   settle(actual: Permits): void {
     const used = this.#account.supply.amount(actual, atLeastZero);
-    this.#taken = correct(this.#account, this.#taken, used);
-  }
-
-  unpaid(payment: Payment): void {
-    this.#taken = unpaid(this.#taken, payment);
+    this.used = correct(this.#account, this.used, used);
   }
 
   undo(): void {

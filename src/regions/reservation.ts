@@ -1,7 +1,12 @@
 import type { Reservation, WaitOptions } from "../api/limiter-api.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
-import type { AccountedReservation, CheckedAccount, Payment } from "../queue/reservation.ts";
+import {
+  type AccountedReservation,
+  type CheckedAccount,
+  type Payment,
+  unpaid,
+} from "../queue/reservation.ts";
 import { isOfReserve } from "./feed.ts";
 import { known } from "./part-state.ts";
 
@@ -63,7 +68,9 @@ export class RegionalReservation implements Reservation {
     const byReserve = isOfReserve(this.place);
     const owed = this.#owed.splice(0);
     this.#changed();
-    await this.#pay(owed, byReserve, (payment) => this.place.unpaid(payment));
+    await this.#pay(owed, byReserve, (payment) => {
+      this.place.used = unpaid(this.place.used, payment);
+    });
   }
 
   undo(): Promise<void> {
