@@ -89,7 +89,7 @@ export function checkRegionalOptions(options: RegionalOptions) {
 function weightsOf(regions: RegionalOptions["regions"]): ReadonlyMap<string, number> {
   const words = "an array of the names of all regions, or an object with their weights by name";
   const entries: readonly (readonly [unknown, unknown])[] = Array.isArray(regions)
-    ? regions.map((name) => [name, 1])
+    ? Array.from(regions, (name) => [name, 1])
     : isRecord(regions)
       ? Object.entries(regions)
       : failCheck("regions", words, regions);
@@ -129,7 +129,7 @@ export function adapterIn(option: string, client: RedisClient) {
 /** Returns how messages reach the home. */
 export function exchangeOf(home: Store | RedisClient): Exchange {
   if (!isStore(home)) return redisLedger(adapterIn("home", home).runner);
-  if (home.exchange === undefined) {
+  if (typeof home.exchange !== "function") {
     const stores = "what postgresStore, casStore or memoryStore returns";
     failCheck("home", `a client of Redis, or ${stores}`, home);
   }

@@ -1,6 +1,6 @@
 import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import type { Bound } from "../ground/check.ts";
-import type { PermitsExceedCapacityError } from "../ground/errors.ts";
+import { PermitsExceedCapacityError } from "../ground/errors.ts";
 import { type Amount, combine } from "../ground/permits.ts";
 import { Deadlines, type Due } from "../queue/deadlines.ts";
 import { UNKNOWN } from "../queue/supply.ts";
@@ -60,7 +60,9 @@ export class PartState implements PolicyState {
   }
 
   excess(now: number, amount: Amount): PermitsExceedCapacityError {
-    return this.#largest.excess(now, amount);
+    const { policy, permits, capacity } = this.#largest.excess(now, amount).facts;
+    const why = " in the largest part of a region: that depends on the option reserve";
+    return new PermitsExceedCapacityError(policy, permits, capacity, why);
   }
 
   copy(): PartState {

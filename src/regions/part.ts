@@ -6,7 +6,6 @@ import type { OutageStats } from "../api/outage-stats.ts";
 import { type Because, CallStats } from "../api/stats.ts";
 import type { Clock, Timer } from "../ground/clock.ts";
 import { type DiagnosticsSource, diagnostics, type RefusedMessage } from "../ground/diagnostics.ts";
-import { PermitsExceedCapacityError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { QueueingLimiter, type QueueingOptions } from "../local/queueing-limiter.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
@@ -194,11 +193,7 @@ export class Part implements Validity, Clock {
     const { largest, numbers } = this.#options;
     const amount = largest.amount(permits);
     if (!(typeof amount === "number" && amount <= numbers.fits)) {
-      if (largest.earliest(0, amount) === Infinity) {
-        const { policy, permits, capacity } = largest.excess(0, amount).facts;
-        const why = " in the largest part of a region: that depends on the option reserve";
-        throw new PermitsExceedCapacityError(policy, permits, capacity, why);
-      }
+      if (largest.earliest(0, amount) === Infinity) throw this.#state.excess(0, amount);
       if (typeof amount === "number") numbers.fits = amount;
     }
     this.demand.asked(mostOf(amount, numbers.rates), mostOf(amount, numbers.largest));

@@ -116,8 +116,8 @@ test("a request that fits the limit and not the region's part waits for a larger
 
 test("a request that exceeds the whole limit is an error", async () => {
   const { limiter } = open({}, fixedWindow({ limit: 30, windowMs: 1000 }));
-  for (const call of [() => limiter.acquire(31), () => limiter.tryAcquire(31)]) {
-    const error = await call().then(
+  for (const verb of ["acquire", "tryAcquire", "peek"] as const) {
+    const error = await limiter[verb](31).then(
       () => undefined,
       (reason) => reason,
     );
@@ -412,6 +412,8 @@ test("bad options are refused with what is wrong", () => {
   const rows: readonly [Readonly<Record<string, unknown>>, RegExp][] = [
     [{ home: {} }, /home must be a store, or a client of ioredis/],
     [{ local: {} }, /local must be a store, or a client of ioredis/],
+    [{ home: { run() {}, exchange: 5 } as never }, /home must be a client of Redis, or what/],
+    [{ regions: Object.assign(["eu"], { length: 2 }) }, /each name in regions must be a string/],
     [{ home: { run() {} } }, /home must be a client of Redis, or what .* returns, got an object/],
     [{ region: "mars" }, /region must be one of regions \(eu, us, asia\), got "mars"/],
     [{ region: "eu", regions: ["Nürnberg 2"] }, /one of regions \(Nürnberg 2\), got "eu"/],

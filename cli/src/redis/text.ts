@@ -86,7 +86,8 @@ export function describe(entry: Entry, nowMs: number): string {
   } else if (entry.kind === "regions") {
     lines.push("  parts of this limit, beside the reserves of the regions");
     for (const { region, process, held, coming, demand, lapsesMs } of entry.parts) {
-      const more = coming > 0 ? `, and soon ${percent(coming)} more` : "";
+      const soon = percent(coming);
+      const more = soon === percent(0) ? "" : `, and soon ${soon} more`;
       const leftMs = Math.round(lapsesMs - nowMs);
       const lease =
         leftMs > 0 ? `expires in ${duration(leftMs)} unless renewed` : "its lease is over";
