@@ -16,6 +16,7 @@ export interface Account {
   refund(amount: Amount): void;
 }
 
+/** What an account is asked for. */
 export type Payment = readonly [verb: keyof Account, amount: Amount];
 
 /** That of a reservation in this process: most often its queue. */

@@ -182,7 +182,7 @@ export function exchange(
   for (const row of was.rows) {
     row.lapse -= back;
     const parts = row.held + row.gift + row.promised;
-    // a row that is older than the ledger knows may have been renewed until the ledger opens
+    // if the ledger has forgotten something, this lease may have been renewed until the ledger opens
     const backMs = Math.max(row.lapse + longest, closed + keep);
     if (row.lapse <= now && parts > 0) release(parts, backMs - now);
     if (row.id === id) me = row;
@@ -192,12 +192,12 @@ export function exchange(
   if (isLate) return { reply: `late ${now}`, lifeMs: 0 };
   // one that has given everything back has no row
   const isOlder = me.number < answered && me.number + held + want > 0;
+  if (me.lapse <= now) me = { ...EMPTY, id, region };
   if (answered === 0 && held === 0 && me.held + me.gift > 0) {
     // it does not know this row
     release(me.held + me.gift, Math.max(longest, closed - now + keep));
     me = { ...me, held: 0, gift: 0, giftFresh: 0 };
   }
-  if (me.lapse <= now) me = { ...EMPTY, id, region };
 
   const rows = [...others, me];
   const hasForgotten = isOlder || held > me.held || since > created;
@@ -225,8 +225,8 @@ export function exchange(
   me.promised = isDue ? 0 : Math.min(wanted - got, me.promised);
   me.promisedFresh = Math.min(me.promised, me.promisedFresh);
   const usedBack = usedBefore - (got - gotFresh) - (me.promised - me.promisedFresh);
-  const taken = { gift: 0, giftFresh: 0, held: held + got };
-  Object.assign(me, { ...taken, number, want, demand, lapse: now + lease });
+  Object.assign(me, { number, held: held + got, want, demand, lapse: now + lease });
+  Object.assign(me, { gift: 0, giftFresh: 0 });
   // a group stays, also if all of it is promised
   if (usedBack > 0) release(usedBack, longestRest(resting));
 

@@ -365,6 +365,16 @@ test("a member with another reserve, and so with a smaller pool, makes nothing f
   assert.equal(ledger.say("b", { want: 90 }), { held: 90, fresh: 30 });
 });
 
+test("a member that comes back after its lease finds its parts resting once, and the others fresh", () => {
+  const ledger = new Ledger();
+  ledger.say("a", { want: 60 });
+  ledger.now += GAP_MS;
+  ledger.say("a", { want: 60 });
+  ledger.now += LEASE_MS;
+  ledger.say("a", { want: 90, rests: 1 });
+  assert.is(ledger.row("a")?.promised, 30);
+});
+
 test("who wants nothing more gets neither what was handed nor what was promised to it, and leaves no row", () => {
   const ledger = new Ledger();
   ledger.say("a", { want: 60 });

@@ -102,12 +102,12 @@ if number <= known or (sent > 0 and now - sent > lease) then
   return string.format("late %.0f", now)
 end
 local is_older = known < answered and known + held + want > 0
-if me and answered == 0 and held == 0 and me[4] + me[5] > 0 then
-  release(me[4] + me[5], math.max(longest, closed - now + keep))
-  me[4], me[5], me[6] = 0, 0, 0
-end
 if not me or me[11] <= now then
   me = { id, region, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+end
+if answered == 0 and held == 0 and me[4] + me[5] > 0 then
+  release(me[4] + me[5], math.max(longest, closed - now + keep))
+  me[4], me[5], me[6] = 0, 0, 0
 end
 others[#others + 1] = me
 
