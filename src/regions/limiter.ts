@@ -22,6 +22,7 @@ import {
 } from "../api/participant.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import { asyncDispose } from "../ground/dispose.ts";
+import { StoreUnavailableError } from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
 import { AT_ONCE } from "../local/queueing-limiter.ts";
 import type { Policies } from "../stores/policies.ts";
@@ -101,12 +102,24 @@ export class PartLimiter implements RemoteLimiter {
     });
   }
 
-  /** In a combination it is looked at, and then asked. What is refused there is demand, too. */
+  /**
+   * In a combination it is looked at, and then asked. What is refused there is demand, too. While the region's store is
+   * away the part answers alone: a combination may wait for it.
+   */
   [asParticipant](options?: ShareOptions): RateParticipant {
+    const orAlone = async (answer: Promise<Decision>, permits: Permits): Promise<Decision> => {
+      try {
+        return await answer;
+      } catch (error) {
+        if (!(error instanceof StoreUnavailableError)) throw error;
+        return { ...this.#open().limiter.peek(permits, options), allowed: false };
+      }
+    };
     const { slot, steps } = new ForeignParticipant({
-      peek: async (permits = 1) => this.#look(this.#open(), permits, options),
+      peek: (permits = 1) => orAlone(this.#look(this.#open(), permits, options), permits),
       decide: async (permits = 1) => {
-        const decision = await this.#decide(this.#open(), permits, options);
+        const answer = this.#decide(this.#open(), permits, options);
+        const decision = await orAlone(answer, permits);
         if (decision.allowed) this.#ask(permits);
         return decision;
       },

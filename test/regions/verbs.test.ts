@@ -6,6 +6,7 @@ import {
   fixedWindow,
   leakyBucket,
   type Policies,
+  RateLimiter,
   ReservationCancelledError,
   type ShareOptions,
   smoothBursty,
@@ -454,6 +455,25 @@ test("waitMs of a reservation knows the reserve, and a combination waits for it"
   const first = await limiter.reserve();
   const second = await limiter.reserve();
   assert.equal([first.waitMs, second.waitMs], [100, Infinity]);
+  await limiter.close();
+});
+
+test("while the region's store is away the part answers a combination alone, as it serves those who wait", async () => {
+  const { clock, local, limiter } = await withLocal();
+  local.fail();
+  const both = allOf(limiter, RateLimiter.create(1000, { clock }));
+  assert.is(await both.tryAcquire(), false);
+  const { allowed, waitMs } = await both.decide();
+  assert.equal([allowed, waitMs], [false, Infinity]);
+  assert.is((await both.peek()).allowed, false);
+  const calls = [both.acquire(), limiter.acquire()].map((call) => nameOf(call));
+  await clock.advance(3000);
+  assert.equal(await Promise.all(calls.map((call) => call.then((name) => Number(name) >= 0))), [
+    true,
+    true,
+  ]);
+  // with a part, no store is needed
+  assert.is(await both.tryAcquire(), true);
   await limiter.close();
 });
 
