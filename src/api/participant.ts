@@ -3,6 +3,7 @@
  * method named by the symbol `asParticipant`, so combinations do not depend on the classes of limiters.
  */
 
+import type { Clock } from "../ground/clock.ts";
 import { oncePerProcess, VERSION } from "../ground/copies.ts";
 import { LimiterError, QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
@@ -28,6 +29,8 @@ export interface Check {
   readonly passes: boolean;
   /** It does not pass because too many callers wait already. */
   readonly isFull?: boolean;
+  /** It does not pass, and its wait is not known: a caller may wait for it until its time is over by this clock. */
+  readonly unknownBy?: Clock;
   /** It does not pass, and the limiter's own verbs would throw this. */
   readonly error?: Error;
   /** What was taken; absent if nothing was. */

@@ -154,8 +154,19 @@ class AllOf implements Limiter, Combination {
     const { micros, signal, share } = checkTryOptions(wait);
     signal?.throwIfAborted();
     const timeoutMs = micros / 1000;
-    const together = await inTime(this.#take(permits, timeoutMs, share, { timeoutMs, signal }));
-    if (!together?.passes) return false;
+    const entries = entriesOf(this.entries, share);
+    const subrequests = subrequestsOf(entries, permits, timeoutMs);
+    const together = await inTime(takeTogether(subrequests, { timeoutMs, signal }));
+    if (together === undefined) return false;
+    if (!together.passes) {
+      const mayPass = (check?: Check) => check?.passes || check?.unknownBy !== undefined;
+      if (timeoutMs > 0 && together.checks.every(mayPass)) {
+        const taken = await inTime(acquireAll(entries, permits, { signal, timeoutMs }));
+        return taken !== undefined;
+      }
+      reportRefusal(subrequests, together);
+      return false;
+    }
     if (timeoutMs > 0) {
       await new AllReserved(permits, together.checks as readonly Check[]).ready({ signal });
     }

@@ -48,6 +48,7 @@ import {
   type Taken,
 } from "../api/participant.ts";
 import { reserveAwaited } from "../api/reserve-awaited.ts";
+import { ReservationCancelledError } from "../ground/errors.ts";
 import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { Permits } from "../ground/permits.ts";
 import { binds, type Together, takeTogether, undoAll } from "./all-or-none.ts";
@@ -234,7 +235,8 @@ async function waitFor(
 ): Promise<Waited | undefined> {
   if (isSlots(entry)) return waitForSlots(entry, signal, leftMs, kept, ask);
   const { limiter, participant } = entry;
-  if (check.decision.waitMs > leftMs) {
+  const { decision, unknownBy } = check;
+  if (decision.waitMs > leftMs && unknownBy === undefined) {
     participant.refused(permits, check);
     return undefined;
   }
@@ -243,8 +245,18 @@ async function waitFor(
   const reserved = isOvertaken ? limiter[reserveAwaited](permits) : limiter.reserve(permits);
   const reservation = reserved instanceof Promise ? await reserved : reserved;
   kept.push({ reservation, undo: () => reservation.undo() });
-  if (reservation.waitMs > leftMs) return undefined;
-  return { checks: await ask(await reservation.ready({ signal })) };
+  const isLate = reservation.waitMs > leftMs;
+  if (isLate && (reservation.waitMs < Infinity || unknownBy === undefined)) return undefined;
+  const cancel = () => void reservation.cancel();
+  const timer = isLate ? unknownBy?.wakeAt(unknownBy.now() + leftMs, cancel) : undefined;
+  const ready = reservation.ready({ signal }).finally(() => timer?.cancel());
+  const forMs = await ready.catch(whereCancelled);
+  return forMs === undefined ? undefined : { checks: await ask(forMs) };
+}
+
+/** The time of a caller is over. */
+function whereCancelled(error: unknown): undefined {
+  if (!(error instanceof ReservationCancelledError)) throw error;
 }
 
 async function waitForSlots(

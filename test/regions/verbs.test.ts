@@ -1,6 +1,7 @@
 /** The verbs of a region, with and without a store of its own: what each test names should happen. */
 import {
   allOf,
+  ConcurrencyLimiter,
   diagnostics,
   fairShares,
   fixedWindow,
@@ -455,6 +456,38 @@ test("waitMs of a reservation knows the reserve, and a combination waits for it"
   const first = await limiter.reserve();
   const second = await limiter.reserve();
   assert.equal([first.waitMs, second.waitMs], [100, Infinity]);
+  await limiter.close();
+});
+
+test("a combination waits for a time that is not known, until the caller's time is over", async () => {
+  const { clock, home, limiter } = await withLocal();
+  const local = RateLimiter.create(1000, { clock });
+  const both = allOf(limiter, local);
+  const slots = allOf(limiter, ConcurrencyLimiter.create(5, { clock }));
+  home.fail();
+  await drain(limiter);
+  // due in 1 s; the others wait behind it
+  const first = limiter.acquire(10);
+  await clock.advance(1);
+  assert.is((await both.peek()).waitMs, Infinity);
+  const start = clock.now();
+  const answer = async (call: Promise<unknown>) => [
+    (await call) !== undefined && (await call),
+    Math.round((clock.now() - start) / 10) * 10,
+  ];
+  const answers = [both.tryAcquire(1, 600), both.tryAcquire(1, 3000), slots.tryAcquire(1, 600)].map(
+    answer,
+  );
+  await clock.advance(5000);
+  await first;
+  assert.equal(await Promise.all(answers), [
+    [false, 600],
+    [true, 1100],
+    [false, 600],
+  ]);
+  // nothing is left of those that were late: the burst of a second is there, and what is lent
+  assert.is(local.peek().remaining, 1001);
+  assert.is((await limiter.peek()).remaining, 10);
   await limiter.close();
 });
 
