@@ -19,11 +19,10 @@ import {
   checkCreated,
   checkNumber,
   checkOptions,
-  checkText,
   wholeAtLeastOne,
 } from "../ground/check.ts";
 import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
-import { checkName, checkUnavailable } from "../remote/remote-options.ts";
+import { checkKey, checkName, checkUnavailable } from "../remote/remote-options.ts";
 import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
 import { breakersOf } from "../stores/redis/connection.ts";
 import { RedisLeaseStore } from "../stores/redis/redis-lease-store.ts";
@@ -218,7 +217,7 @@ export const RedisConcurrencyLimiter = class RedisConcurrencyLimiter extends Rem
     checkOptions("options", options, CONCURRENCY_OPTIONS);
     const { leaseMs = 30_000, maxWaiting = Infinity, timeoutMs = 1000, prefix = "c:" } = options;
     const { runner, subscribe } = adapterOf(redis);
-    checkText("prefix", prefix);
+    checkKey("prefix", prefix);
     const messages =
       options.subscriber === undefined ? subscribe : subscriptionsOn(options.subscriber);
     if (messages === undefined) {

@@ -1,8 +1,9 @@
 /** The options that only limiters on Redis have, and the checks of all their options. */
-import { checkText, failCheck } from "../ground/check.ts";
+import { failCheck } from "../ground/check.ts";
 import type { SmoothOptions } from "../local/rate-limiter.ts";
 import type { RemoteArguments } from "../remote/keyed-remote-limiter.ts";
 import {
+  checkKey,
   checkShared,
   type LimitKeys,
   SHARED_OPTIONS,
@@ -66,7 +67,7 @@ export function open(
 /** Returns the text before the names of all keys with this hash tag. */
 export function tagOf(hashTag: unknown): string {
   if (hashTag === undefined) return "";
-  const tag = checkText("hashTag", hashTag);
+  const tag = checkKey("hashTag", hashTag);
   if (tag !== "" && !/[{}]/.test(tag)) return `{${tag}}`;
   failCheck("hashTag", "a text without braces and not empty", tag, RangeError);
 }

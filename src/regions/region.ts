@@ -2,10 +2,9 @@ import { onGrid } from "../algorithms/instants.ts";
 import { reportUseless } from "../algorithms/never-binds.ts";
 import { checkLimiterOptions, type LimiterOptions } from "../api/options.ts";
 import { OutageStats } from "../api/outage-stats.ts";
-import { checkText } from "../ground/check.ts";
 import { LimiterClosedError } from "../ground/errors.ts";
 import { FIFO, orderIn } from "../queue/order.ts";
-import { checkName, refuseStrict } from "../remote/remote-options.ts";
+import { checkKey, checkName, refuseStrict } from "../remote/remote-options.ts";
 import { WHOLE } from "../stores/ledger.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
 import { openPolicyState } from "../stores/state/several.ts";
@@ -65,7 +64,7 @@ export class Region {
       largest: openPolicyState({ names, list: partsOf(list, this.#most) }, 0, 0),
       reserve: openPolicyState({ names, list: partsOf(list, Math.max(LEAST, reserved)) }, 0, 0),
       exchange: exchangeOf(home),
-      ledgerKey: `${checkText("prefix", prefix)}${name.replace(/[%[]/g, encodeURIComponent)}%regions`,
+      ledgerKey: `${checkKey("prefix", prefix)}${name.replace(/[%[]/g, encodeURIComponent)}%regions`,
       base,
       reserved,
       pool,

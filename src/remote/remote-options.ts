@@ -147,7 +147,7 @@ export function checkShared(
   const unavailable = checkUnavailable(options);
   const limits = checkLimitKeys(options.limitKey, policies.names);
   return {
-    prefix: checkText("prefix", prefix),
+    prefix: checkKey("prefix", prefix),
     key: withoutBrackets(checkName(name)),
     limitKeys: limits.keys,
     options: {
@@ -253,12 +253,12 @@ function checkLimitKeys(
   const byName =
     typeof limitKey === "object" && limitKey !== null
       ? limitKey
-      : Object.fromEntries(names.map((name) => [name, checkText("limitKey", limitKey)]));
+      : Object.fromEntries(names.map((name) => [name, checkKey("limitKey", limitKey)]));
   checkOptions("limitKey", byName, names);
   const keys: string[] = [];
   const keptAt = names.map((name) => {
     const key = Object.entries(byName).find(([each]) => each === name)?.[1];
-    return key === undefined ? undefined : keys.push(checkText(`limitKey.${name}`, key));
+    return key === undefined ? undefined : keys.push(checkKey(`limitKey.${name}`, key));
   });
   return { keys, keptAt };
 }

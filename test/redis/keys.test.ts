@@ -16,12 +16,14 @@ import {
   tokenBucket,
 } from "../../src/index.ts";
 import {
+  RedisConcurrencyLimiter,
   RedisLimiter,
   type RedisPoliciesOptions,
   RedisRateLimiter,
   type ScriptRunner,
   StoreUnavailableError,
 } from "../../src/redis/index.ts";
+import { RegionalLimiter } from "../../src/regions/index.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
 import type { StoreRequest } from "../../src/stores/store.ts";
@@ -97,6 +99,25 @@ keyed("calls for one key get the same limiter while it is referenced", async () 
   assert.is.not(limiter.for("b"), held);
   assert.throws(() => limiter.for("\ud800"), /key must be well-formed Unicode/);
   assert.throws(() => limiter.for(5 as never), /key must be a string, got 5/);
+});
+
+keyed("all texts that keys are made of are well-formed: others would share one", async () => {
+  const half = "\ud800";
+  const limit = window(1);
+  const made: readonly [RegExp, () => unknown][] = [
+    [/^prefix must be/, () => RedisLimiter.create(redis, "a", limit, { prefix: half })],
+    [/^hashTag must be/, () => RedisLimiter.create(redis, "a", limit, { hashTag: half })],
+    [/^limitKey must be/, () => RedisLimiter.create(redis, "a", limit, { limitKey: half })],
+    [/^prefix must be/, () => RedisConcurrencyLimiter.create(redis, "a", 1, { prefix: half })],
+    [
+      /^prefix must be/,
+      () =>
+        RegionalLimiter.create("a", limit, {
+          ...{ home: redis, region: "eu", regions: ["eu"], prefix: half },
+        }),
+    ],
+  ];
+  for (const [message, make] of made) assert.throws(make, message);
 });
 
 keyed("errors name the key", async () => {
