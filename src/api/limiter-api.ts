@@ -258,7 +258,8 @@ export interface Reservation<Name extends string = string> {
 
   /**
    * Corrects the reserved permits to what was used: later callers pay for more, and less is given
-   * back. It may be called again.
+   * back. It may be called again. Of a limiter on a store, a charge that failed is made up for by the next call; a refund
+   * is not, since its reply may have been lost.
    *
    * @param actual what was used in all, 0 or more; policies that are not named stay as they are
    */

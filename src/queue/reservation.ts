@@ -38,10 +38,10 @@ export function correct(account: Account, before: Amount, used: Amount): Amount 
   return replace(before, used);
 }
 
-/** Returns what is taken if a payment has failed. */
+/** Returns what is taken if a payment has failed: what may have been refunded is not refunded once more. */
 export function unpaid(taken: Amount, [verb, amount]: Payment): Amount {
-  const sign = verb === "charge" ? -1 : 1;
-  return combine(taken, amount, (is, by = 0) => Math.max(0, is + sign * by));
+  if (verb === "refund") return taken;
+  return combine(taken, amount, (is, by = 0) => Math.max(0, is - by));
 }
 
 /** Returns `used`, and for policies that it does not name the permits of `before`. */

@@ -244,20 +244,48 @@ const failing: Readonly<Record<string, readonly [Permits[], Permits, number]>> =
   ],
   "a refund and a charge, then again": [[{ calls: 0, tokens: 90 }], { calls: 0, tokens: 90 }, 90],
 };
+
+/** A limiter whose store has 100 tokens. */
+function ofHundred(where: "a region" | "a store") {
+  const clock = new FakeClock();
+  const [home, local] = [memoryStore({ clock }), memoryStore({ clock })];
+  const regions = { home, local, clock, region: "eu", regions: ["eu", "us"], reserve: 0.2 };
+  const tenth = Object.fromEntries(
+    Object.entries(two).map(([name, policy]) => [name, share(policy, 0.1)]),
+  );
+  home.fail();
+  const limiter =
+    where === "a store"
+      ? StoreLimiter.create(local, "limit", tenth, { clock })
+      : RegionalLimiter.create("limit", two, regions);
+  return { clock, local, limiter };
+}
+
+for (const where of ["a region", "a store"] as const) {
+  test(`${where}: an undo whose reply was lost refunds once, however often it is called`, async () => {
+    const { clock, local, limiter } = ofHundred(where);
+    assert.ok(await limiter.tryAcquire({ tokens: 50 }));
+    const reservation = await limiter.reserve({ tokens: 50 });
+    const run = local.run.bind(local);
+    local.run = async (...request) => {
+      await run(...request);
+      throw new Error("read ECONNRESET");
+    };
+    assert.is(await nameOf(Promise.resolve(reservation.undo())), "StoreUnavailableError");
+    local.run = run;
+    await clock.advance(5000);
+    for (let i = 0; i < 2; i++) await reservation.undo();
+    const { remaining } = (await limiter.peek({ tokens: 1 })).policies.tokens ?? {};
+    void limiter.close();
+    await clock.advance(5000);
+    assert.is(Math.round(remaining ?? 0), 50);
+  });
+}
+
 for (const [title, [failed, last, used]] of Object.entries(failing)) {
   for (const where of ["a region", "a store"] as const)
     test(`${where} fails settlements of ${title}: what was not charged is not refunded`, async () => {
-      const clock = new FakeClock();
-      const [home, local] = [memoryStore({ clock }), memoryStore({ clock })];
-      const regions = { home, local, clock, region: "eu", regions: ["eu", "us"], reserve: 0.2 };
-      const tenth = Object.fromEntries(
-        Object.entries(two).map(([name, policy]) => [name, share(policy, 0.1)]),
-      );
-      const limiter =
-        where === "a store"
-          ? StoreLimiter.create(local, "limit", tenth, { clock })
-          : RegionalLimiter.create("limit", two, regions);
-      home.fail();
+      const { clock, local, limiter } = ofHundred(where);
       const reservation = await limiter.reserve({ calls: 1 });
       local.fail();
       const settled = failed.map((each) => nameOf(Promise.resolve(reservation.settle(each))));
