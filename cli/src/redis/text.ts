@@ -95,6 +95,7 @@ export function describe(entry: Entry, nowMs: number): string {
       const whose = `${printable(region)}, process ${printable(process)}`;
       lines.push(`  ${whose}: ${holds}, ${lease}`);
     }
+    if (entry.parts.length === 0) lines.push("  no process has one: each region has its reserve");
     const closed = Math.round(entry.closedUntilMs - nowMs);
     if (closed > 0)
       lines.push(`  no process gets more for ${duration(closed)}: data is new or was lost`);

@@ -151,6 +151,8 @@ test("ls and show say what regions have of a limit", async () => {
     assert.is(code, 2);
     assert.match(err, "it says how regions divide a limit, whose numbers are in their code");
   }
+  const root = (await run("show", "l:a%5Bb%regions")).out;
+  assert.match(root, "no process has one: each region has its reserve");
   for (const limiter of limiters) await limiter.close();
 });
 
