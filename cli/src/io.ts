@@ -64,11 +64,24 @@ export function unreadable(path: string, error: unknown): CliError {
  */
 export function printable(text: string): string {
   return text.replace(
-    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
+    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]|\\(?=u\{)/gu,
     (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`,
   );
 }
 
+/** Reads a text that was printed. */
+export function unescaped(text: string): string {
+  return text.replace(/\\u\{(0*(?:10|[\da-f])?[\da-f]{1,4})\}/gi, (_, code: string) =>
+    String.fromCodePoint(Number.parseInt(code, 16)),
+  );
+}
+
 export function json(value: unknown): string {
-  return `${JSON.stringify(value, null, 2)}\n`;
+  const text = JSON.stringify(value, null, 2);
+  const escaped = text.replace(/(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (char) =>
+    [...Array(char.length).keys()]
+      .map((i) => `\\u${char.charCodeAt(i).toString(16).padStart(4, "0")}`)
+      .join(""),
+  );
+  return `${escaped}\n`;
 }

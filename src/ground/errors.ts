@@ -137,10 +137,9 @@ export class StoreUnavailableError extends LimiterError<{
   static readonly code = "STORE_UNAVAILABLE";
 
   constructor(limiter: string, timeoutMs: number, cause: unknown) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
     super(
       StoreUnavailableError.code,
-      `limiter "${limiter}": the store is unavailable: ${reason}`,
+      `limiter "${limiter}": the store is unavailable: ${readable(cause).message}`,
       { limiter, timeoutMs },
       { cause },
     );

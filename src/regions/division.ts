@@ -37,7 +37,7 @@ export function divide(
   const all = [me, ...others];
   const weightOf = ({ region }: { readonly region: string }) => weights.get(region) ?? 1;
   // relative to the heaviest, and not too small: their sum is a number, and so is a demand divided by one
-  const heaviest = Math.max(...all.map(weightOf));
+  const heaviest = all.reduce((most, each) => Math.max(most, weightOf(each)), 0);
   const vessels = all.map((each) => ({
     demand: each.demand,
     weight: Math.max(1 / WHOLE, weightOf(each) / heaviest) / (members.get(each.region) ?? 1),

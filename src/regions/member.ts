@@ -14,8 +14,8 @@
  * A member shrinks no further than others lack, and by its own part of that: parts follow the demand without swinging,
  * and stay where no region would gain. While a member lacks permits it sends three messages in an interval.
  *
- * A member never makes more than about three calls in an interval, whatever the number of keys: two may follow each other
- * at once, so that a part that is given moves on soon, and more are a third of an interval apart.
+ * A member never makes more than about three rounds of messages in an interval, whatever the number of keys: two may follow
+ * each other at once, so that a part that is given moves on soon, and more are a third of an interval apart.
  */
 import type { Timer } from "../ground/clock.ts";
 import { longestRest, WHOLE } from "../stores/ledger.ts";
@@ -63,7 +63,7 @@ export class Member {
   #isClosed = false;
   #ending: Promise<void> | undefined;
   /** There is no call before this. */
-  #callMs = 0;
+  #callMs = -Infinity;
 
   constructor(options: MemberOptions) {
     this.#options = options;
@@ -284,7 +284,7 @@ export class Member {
   #sendRoot(): void {
     const greeted = () => {
       if (!this.#isGreeting) return;
-      this.#callMs = 0;
+      this.#callMs = -Infinity;
       this.#arm();
     };
     const replied = ({ record }: Reply) => {
@@ -352,7 +352,7 @@ export class Member {
   }
 
   #replied(lease: Lease, { held, fresh, record }: Reply, sentMs: number): void {
-    const { clock, leaseMs, everyMs } = this.#options;
+    const { clock, leaseMs, everyMs, numbers } = this.#options;
     lease.nextMs = sentMs + everyMs / 2;
     lease.isHalfway = true;
     lease.isAnswered = true;
@@ -370,7 +370,9 @@ export class Member {
       lease.part.lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
       const { target, excess } = this.#divide(lease);
       const most = excess > 0 ? Math.max(0, held - excess) : Infinity;
-      const released = lease.change(held, fresh, most, restOn(longestRest(record.resting)));
+      // used just now at the latest
+      const restMs = Math.min(numbers.keepMs, restOn(longestRest(record.resting)));
+      const released = lease.change(held, fresh, most, restMs);
       const isUrgent = (size: number) => size > lease.held * URGENT + 1;
       if (released > 0) {
         if (isUrgent(released)) lease.soon = 1;

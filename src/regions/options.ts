@@ -90,7 +90,7 @@ function weightsOf(regions: RegionalOptions["regions"]): ReadonlyMap<string, num
   const words = "an array of the names of all regions, or an object with their weights by name";
   const entries: readonly (readonly [unknown, unknown])[] = Array.isArray(regions)
     ? Array.from(regions, (name) => [name, 1])
-    : isRecord(regions)
+    : isRecord(regions) && !(Symbol.iterator in regions)
       ? Object.entries(regions)
       : failCheck("regions", words, regions);
   if (entries.length === 0) throw new RangeError(`regions must be ${words}, got none`);

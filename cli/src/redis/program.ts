@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { Io } from "../io.ts";
+import { type Io, unescaped } from "../io.ts";
 import { positive, repeatable, wholeNumber } from "../options.ts";
 import {
   addLimitChanges,
@@ -47,14 +47,14 @@ export function addRedisCommands(program: Command, io: Io, fail: () => void): vo
     )
     .action((options: WatchOptions) => watch(options, io));
   command("show", "shows one limiter: its numbers, and the holders of its leases")
-    .argument("<key>", "as ls prints it, such as l:github")
+    .argument("<key>", "as ls prints it, such as l:github", unescaped)
     .action(async (key: string, options: RedisOptions) => {
       if (!(await withRedis(options.url, io, (redis) => show(redis, key, options, io)))) fail();
     });
 
   const change = (keys: string) => (name: string, description: string, plan: Plan) => {
     const added = command(name, description)
-      .argument("<key>", keys)
+      .argument("<key>", keys, unescaped)
       .option("--dry-run", "prints the change without making it");
     return added.action((key: string, value: number) => {
       const options = added.opts<ChangeOptions>();
