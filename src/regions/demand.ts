@@ -17,6 +17,8 @@
  * and varies from 0.70 to 0.80. Who has not asked for the time of `FEW` requests, a minute, and for `GAPS` of its own
  * pauses, asks for nothing any more.
  *
+ * Callers who all call at once, and then pause, are counted from burst to burst: see `bursts.ts`.
+ *
  * Who asks at all asks for as large a part as one request needs: that of the policy of which it needs the largest part,
  * which need not be the one that limits how many come. Callers that wait are demand in the next interval too.
  *
@@ -25,6 +27,7 @@
  * Times are ms; costs are ms for which the whole limit has to work.
  */
 import { WHOLE } from "../stores/ledger.ts";
+import { Bursts, type Count } from "./bursts.ts";
 
 /** A count is too short to tell anything before this part of an interval. */
 const LEAST = 0.075;
@@ -55,6 +58,8 @@ const ROUNDED_OFF = 3;
 
 export class Demand {
   readonly #everyMs: number;
+  /** While others are told of it. */
+  #bursts: Bursts | undefined;
   /** In limits, as all that follows. */
   #estimate = 0;
   /** What callers wait for. */
@@ -97,6 +102,23 @@ export class Demand {
     this.#asked += cost;
     this.#requests += requests;
     if (need > this.#need) this.#need = need;
+    this.#bursts?.asked(cost, requests);
+  }
+
+  /** There is a request now, which is counted already. */
+  seen(now: number): void {
+    this.#bursts?.seen(now);
+  }
+
+  /** Others are told of it from now on. */
+  begin(now: number): void {
+    this.#bursts = new Bursts(this.#everyMs, now);
+    this.count(now);
+  }
+
+  /** … and no more. */
+  end(): void {
+    this.#bursts = undefined;
   }
 
   get #areFew(): boolean {
@@ -130,12 +152,13 @@ export class Demand {
     // a small request does not make others forget the large ones
     this.#cost = Math.max(cost, this.#cost + CALM * (cost - this.#cost));
     const before = this.#estimate;
-    const isChance = this.#isChance(elapsed);
-    this.#estimate = isChance ? this.#averaged(elapsed) : Math.min(MOST, this.#newest(elapsed));
+    const count = this.#count(now);
+    const isChance = this.#isChance(count);
+    this.#estimate = isChance ? this.#averaged(count) : Math.min(MOST, newest(count));
     if (!isChance && this.#areFew) this.#estimate = Math.min(MOST_OF_FEW, this.#estimate);
     this.#silentMs = this.#requests > 0 ? 0 : this.#silentMs + elapsed;
     if (this.#requests > 0) this.#patienceMs = this.#cost * Math.max(FEW, GAPS / this.#estimate);
-    if (this.#isOver(elapsed)) this.#estimate = 0;
+    if (this.#isOver(count)) this.#estimate = 0;
     this.#forgetNeed(now);
     this.#restart(now);
     const [less, more] = [before, this.#estimate].sort((a, b) => a - b) as [number, number];
@@ -154,48 +177,52 @@ export class Demand {
     this.#needSinceMs = now;
   }
 
-  /** Returns what was asked for in this time, in limits. */
-  #newest(elapsed: number): number {
+  #count(now: number): Count {
     const asked = this.#asked + (this.#areFew ? 0 : this.#waited);
-    return asked / elapsed;
+    return this.#bursts?.count(now, this.waiting) ?? { asked, elapsedMs: now - this.#sinceMs };
   }
 
-  #averaged(elapsed: number): number {
-    const newest = this.#newest(elapsed);
+  #averaged(count: Count): number {
     if (this.#areFew) {
-      const forgotten = 1 - Math.exp(-elapsed / this.#memoryMs);
-      return this.#estimate + forgotten * (newest - this.#estimate);
+      const forgotten = 1 - Math.exp(-count.elapsedMs / this.#memoryMs);
+      return this.#estimate + forgotten * (newest(count) - this.#estimate);
     }
-    return this.#estimate + CALM * (Math.min(MOST, newest) - this.#estimate);
+    return this.#estimate + CALM * (Math.min(MOST, newest(count)) - this.#estimate);
   }
 
   /** Whether chance explains what is new. */
-  #isChance(elapsed: number): boolean {
-    const [requests = 0, expected = 0] = [this.#newest(elapsed), this.#estimate].map(
-      (demand) => (Math.min(MOST, demand) * elapsed) / this.#cost,
+  #isChance(count: Count): boolean {
+    const [requests = 0, expected = 0] = [newest(count), this.#estimate].map(
+      (demand) => (Math.min(MOST, demand) * count.elapsedMs) / this.#cost,
     );
     const deviations = 2 * Math.abs(Math.sqrt(requests + 3 / 8) - Math.sqrt(expected + 3 / 8));
     return deviations <= CHANCE;
   }
 
-  #isOver(elapsed: number): boolean {
+  #isOver({ asked, elapsedMs }: Count): boolean {
     const requestsIn = (ms: number) => (this.#estimate * ms) / this.#cost;
     if (this.#areFew) {
       return this.#silentMs >= this.#patienceMs || requestsIn(this.#memoryMs) < HARDLY_ANY;
     }
-    return this.#newest(elapsed) === 0 && requestsIn(elapsed) < LITTLE;
+    return asked === 0 && requestsIn(elapsedMs) < LITTLE;
   }
 
   /** Whether much more is asked for than the estimate says. */
   isRising(now: number): boolean {
     const elapsed = now - this.#sinceMs;
     if (elapsed < this.#everyMs * FIRST) return false;
-    const newest = this.#areFew ? this.#averaged(elapsed) : Math.min(MOST, this.#newest(elapsed));
-    return newest > this.#estimate * RISING;
+    const count = this.#count(now);
+    const demand = this.#areFew ? this.#averaged(count) : Math.min(MOST, newest(count));
+    return demand > this.#estimate * RISING;
   }
 
   /** Whether nothing was counted lately. */
   isOver(now: number): boolean {
     return now - this.#sinceMs > this.#everyMs;
   }
+}
+
+/** In limits. */
+function newest({ asked, elapsedMs }: Count): number {
+  return asked / elapsedMs;
 }

@@ -99,7 +99,10 @@ export class PartLimiter implements RemoteLimiter {
   ): Promise<Reservation> {
     return this.#try(() => {
       checkShareOptions(options);
-      return this.#fallback.reserve(this.#ask(permits, options), permits, sequence, options);
+      const part = this.#ask(permits, options);
+      const reserved = this.#fallback.reserve(part, permits, sequence, options);
+      part.seen();
+      return reserved;
     });
   }
 
@@ -158,6 +161,7 @@ export class PartLimiter implements RemoteLimiter {
   /** Decides without counting a refusal. */
   async #decide(part: Part, permits: Permits, options?: ShareOptions): Promise<Decision> {
     const own = part.limiter[asParticipant](options).decide(permits);
+    part.seen();
     return own.allowed ? own : this.#fallback.decide(part, permits, own);
   }
 

@@ -104,7 +104,7 @@ export class Member {
       if (isUrgent || (this.#callers > 0 && !this.#alarm.isAwaited)) this.#hasten(hot);
       return;
     }
-    part.demand.count(now);
+    part.demand.begin(now);
     const lease = new Lease(part, clock, now + everyMs * FIRST);
     this.#hot.set(part, lease);
     // after this tick: requests of one tick make one demand
@@ -249,6 +249,7 @@ export class Member {
       isAwaited || lease.part.demand.value > this.#reservedOf(lease) ? 0 : lease.idle + 1;
     if (lease.idle >= IDLE_INTERVALS && lease.held === 0 && lease.want === 0 && lease.isEmptied) {
       this.#hot.delete(lease.part);
+      lease.part.demand.end();
       lease.isOver = true;
       this.#home.forget(lease);
       return;

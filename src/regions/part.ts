@@ -63,6 +63,8 @@ export class Part implements Validity, Clock {
   readonly #options: MemberOptions;
   /** Read by the state, written by the clock that it is read with. */
   isOver = false;
+  /** When the clock was last read. */
+  #readMs = 0;
 
   /** How many pieces of the pool it uses; they change in `use` only. */
   inUse = 0;
@@ -86,6 +88,7 @@ export class Part implements Validity, Clock {
 
   now(): number {
     const now = this.#options.clock.now();
+    this.#readMs = now;
     if (now >= this.lapseMs) this.isOver = true;
     return now;
   }
@@ -160,7 +163,10 @@ export class Part implements Validity, Clock {
 
   /** Takes the permits if they can be used now, or counts the refusal. */
   tryAcquire(permits: Permits): boolean {
-    return (this.#queue === undefined && this.grants(permits)) || this.limiter.tryAcquire(permits);
+    if (this.#queue === undefined && this.grants(permits)) return true;
+    const isGranted = this.limiter.tryAcquire(permits);
+    this.seen();
+    return isGranted;
   }
 
   /** Takes the permits if they can be used now; a refusal is not counted, since the caller is asked elsewhere then. */
@@ -172,6 +178,7 @@ export class Part implements Validity, Clock {
       this.#queue === undefined && order === FIFO
         ? this.#takes(amount)
         : this.queue.grant(amount, fairEntry);
+    this.seen();
     if (isGranted) stats.counts.granted += 1;
     return isGranted;
   }
@@ -197,6 +204,11 @@ export class Part implements Validity, Clock {
       if (typeof amount === "number") numbers.fits = amount;
     }
     this.demand.asked(mostOf(amount, numbers.rates), mostOf(amount, numbers.largest));
+  }
+
+  /** A request has just been looked at. */
+  seen(): void {
+    this.demand.seen(this.#readMs);
   }
 
   /** Counts what was used as demand: no part must be as large as that. */

@@ -1,0 +1,85 @@
+/** Callers who all call at once, and then pause, have the part that they ask for, as others have. */
+import { tokenBucket } from "smooth-limiter";
+import * as assert from "uvu/assert";
+import { World } from "../support/regions/world.ts";
+import { suite } from "../support/suite.ts";
+
+const test = suite("regions, callers that come in bursts");
+
+const REGIONS = ["eu", "us", "asia"];
+const policy = tokenBucket({ capacity: 100, refill: 100, everyMs: 1000 });
+const STEP_MS = 10;
+
+interface Caller {
+  /** Calls of each burst, and the time from one burst to the next. */
+  readonly calls: number;
+  readonly periodMs: number;
+  readonly verb?: "tryAcquire" | "decide" | "reserve";
+}
+
+/** A region is idle before the first of its instants and after the second. @returns calls granted a second, by region */
+async function granted(callers: readonly Caller[], untilMs: readonly number[], seconds: number) {
+  const world = new World(policy, { regions: REGIONS });
+  world.home.latencyMs = 50;
+  const counts = callers.map(() => 0);
+  const end = 20_000 + seconds * 1000;
+  for (let ms = 0; ms < end; ms += STEP_MS) {
+    for (const [i, { calls, periodMs, verb = "tryAcquire" }] of callers.entries()) {
+      const limiter = world.regions[i]?.limiter;
+      if (ms >= (untilMs[i] ?? Infinity) || (ms + 170 * i) % periodMs > 0) continue;
+      for (let n = 0; n < calls; n++) {
+        const answer = await limiter?.[verb]();
+        const isGranted =
+          answer === true ||
+          (typeof answer === "object" && "allowed" in answer && answer.allowed) ||
+          (typeof answer === "object" && "undo" in answer && answer.waitMs === 0);
+        if (typeof answer === "object" && "undo" in answer && !isGranted) await answer.undo();
+        if (isGranted && ms >= 20_000) counts[i] = (counts[i] ?? 0) + 1;
+      }
+    }
+    await world.clock.advance(STEP_MS);
+  }
+  await world.close();
+  return counts.map((count) => count / seconds);
+}
+
+const flood: Caller = { calls: 2, periodMs: 10 };
+/** What bursts get beside a region that floods, of a limit of 100 a second; from, to. */
+const rows: readonly [Caller, number, number][] = [
+  // everything, since it is less than half
+  [{ calls: 40, periodMs: 1000 }, 37, 40.1],
+  // half of the 90, and the reserve
+  [{ calls: 40, periodMs: 500 }, 45, 50],
+  [{ calls: 40, periodMs: 250 }, 45, 50],
+  [{ calls: 40, periodMs: 750, verb: "decide" }, 44, 50],
+  [{ calls: 40, periodMs: 750, verb: "reserve" }, 44, 50],
+  // 20 a second, and the bucket of such a part holds 20
+  [{ calls: 40, periodMs: 2000 }, 9, 20.1],
+];
+for (const [caller, from, to] of rows) {
+  const { calls, periodMs, verb = "tryAcquire" } = caller;
+  test(`${calls} times ${verb} each ${periodMs} ms, beside a region that floods`, async () => {
+    const [some = 0, other = 0] = await granted([caller, flood], [], 30);
+    assert.ok(some >= from && some <= to, `${some} a second`);
+    assert.ok(some + other > 85, `${some} and ${other} a second`);
+  });
+}
+
+test("two regions that flood in bursts share the limit, and leave nothing", async () => {
+  for (const periodMs of [500, 750, 1000]) {
+    const caller = { calls: (240 * periodMs) / 1000, periodMs };
+    const [one = 0, other = 0] = await granted([caller, caller], [], 30);
+    assert.ok(one > 42 && other > 42, `${one} and ${other} a second each ${periodMs} ms`);
+  }
+});
+
+test("bursts that end leave their part to others after twice their pause", async () => {
+  const bursts = { calls: 60, periodMs: 1000 };
+  // from 20 s on the flood has the whole limit but for two reserves, 3 to 4 s after the last burst
+  const [, before = 0] = await granted([bursts, flood], [], 20);
+  const [, after = 0] = await granted([bursts, flood], [15_500], 20);
+  assert.ok(before < 55, `${before} a second beside bursts`);
+  assert.ok(after > 90, `${after} a second after them`);
+});
+
+test.run();
