@@ -87,7 +87,8 @@ export function checkRegionalOptions(options: RegionalOptions) {
 
 /** Returns the weights by the encoded names of the regions. */
 function weightsOf(regions: RegionalOptions["regions"]): ReadonlyMap<string, number> {
-  const words = "an array of the names of all regions, or a plain object with their weights by name";
+  const words =
+    "an array of the names of all regions, or a plain object with their weights by name";
   const entries: readonly (readonly [unknown, unknown])[] = Array.isArray(regions)
     ? Array.from(regions, (name) => [name, 1])
     : isRecord(regions) && !(Symbol.iterator in regions)

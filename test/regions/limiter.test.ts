@@ -418,7 +418,10 @@ test("bad options are refused with what is wrong", () => {
     [{ region: "mars" }, /region must be one of regions \(eu, us, asia\), got "mars"/],
     [{ region: "eu", regions: ["Nürnberg 2"] }, /one of regions \(Nürnberg 2\), got "eu"/],
     [{ regions: [] }, /got none/],
-    [{ regions: new Map([["eu", 1]]) }, /regions must be an array .* or a plain object .*, got an object/],
+    [
+      { regions: new Map([["eu", 1]]) },
+      /regions must be an array .* or a plain object .*, got an object/,
+    ],
     [{ regions: ["eu", "eu"] }, /each region once, got eu,eu/],
     [{ regions: "eu" }, /regions must be/],
     [{ regions: { eu: 0 } }, /regions.eu must be a finite number above 0/],
