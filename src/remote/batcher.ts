@@ -7,7 +7,7 @@
 
 import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
 import { atEndOfTick } from "../ground/end-of-tick.ts";
-import { noAnswer } from "../ground/errors.ts";
+import { noAnswer, readable } from "../ground/errors.ts";
 
 /** A request that need not be sent once its caller has left (`gone`). */
 export interface Batchable {
@@ -270,7 +270,7 @@ export class Batcher<Request extends Batchable, Answer> {
   }
 
   #failed(batch: UnderWay<Request>, cause: unknown): void {
-    if (this.#ends(batch)) this.#handler.failed(batch.requests, cause, false);
+    if (this.#ends(batch)) this.#handler.failed(batch.requests, readable(cause), false);
     else if (this.#overdue === batch) this.#overdue = undefined;
     this.#continue();
   }

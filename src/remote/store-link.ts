@@ -6,7 +6,7 @@
 
 import type { OutageStats } from "../api/outage-stats.ts";
 import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
-import { StoreUnavailableError } from "../ground/errors.ts";
+import { readable, StoreUnavailableError } from "../ground/errors.ts";
 import { LostReplyError } from "../stores/batch-id.ts";
 import { Breaker, type BreakerListener } from "../stores/breaker.ts";
 import type { Store } from "../stores/store.ts";
@@ -248,7 +248,8 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     const afterThat = () => {};
     const probe = new Promise((resolve) => resolve(this.test()));
     // if an overdue reply and the probe's reply arrive together, the overdue one is processed first
-    return probe.finally(afterThat);
+    const failed = (reason: unknown) => Promise.reject(readable(reason));
+    return probe.catch(failed).finally(afterThat);
   }
 
   found(): void {

@@ -587,6 +587,39 @@ test("a home that throws at once is asked once in an interval", async () => {
   await limiter.close();
 });
 
+test("a clock may show less than 0", async () => {
+  const inner = new FakeClock();
+  const clock: Clock = {
+    now: () => inner.now() - 1e9,
+    wakeAt: (timeMs, wake) => inner.wakeAt(timeMs + 1e9, wake),
+  };
+  const { limiter } = open({ clock, home: memoryStore({ clock: inner }) });
+  await limiter.peek();
+  await inner.advance(10_000);
+  await busy(limiter, inner, 4000);
+  assert.ok(limiter.fraction > 0.8, `${limiter.fraction}`);
+  await limiter.close();
+});
+
+test("a home that names 200 000 members is used, and so is the next reply", async () => {
+  const clock = new FakeClock();
+  const home = new SlowHome(clock);
+  let more = "";
+  const exchange = async (key: string, message: readonly string[]) =>
+    (await home.exchange(key, message)) + more;
+  const { limiter } = open({ clock, home: { run: () => {}, exchange } as unknown as Store });
+  await limiter.peek();
+  await clock.advance(10_000);
+  await busy(limiter, clock, 1000);
+  for (let i = 0; i < 200_000; i++) more += `m${i} us 1 0 0 0 0 0 0 0 ROW\n`;
+  more = more.replaceAll("ROW", "9");
+  await busy(limiter, clock, 1000);
+  more = "";
+  await busy(limiter, clock, 4000);
+  assert.ok(limiter.fraction > 0.8, `${limiter.fraction}`);
+  await limiter.close();
+});
+
 test("a process that reads its part after close sends nothing", async () => {
   const { limiter, clock } = open();
   const home = new SlowHome(clock);

@@ -97,6 +97,7 @@ const STORES: Readonly<Record<string, (answer: () => unknown) => Store>> = {
   "a backend": (answer) => backend({ get: answer, compareAndSet: answer }),
   "a backend that reads": (compareAndSet) => backend({ compareAndSet }),
   "a backend with a clock": (now) => backend({ now }),
+  "a store": (run) => ({ run }) as unknown as Store,
   PostgreSQL: (query) => postgresStore({ query } as PostgresClient),
 };
 

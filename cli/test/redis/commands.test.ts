@@ -114,6 +114,24 @@ test("show says who holds leases and who waits", async () => {
   await reports.close();
 });
 
+test("keys are printed so that they can be passed on, whatever they contain", async () => {
+  const names = ["a\nb", "\u0000", "\u202e", "\\u{a}", "\\", "\ud83d\ude00"];
+  for (const key of names) {
+    await RedisLimiter.create(redis, "odd", gcra({ limit: 11, periodMs: 1000 }), PATIENT)
+      .for(key)
+      .acquire();
+  }
+  const { out } = await run("ls", "--prefix", "l:odd");
+  const printed = out.split("\n").flatMap((line) => /^l:odd\S+/.exec(line)?.[0] ?? []);
+  assert.is(printed.length, names.length, out);
+  const keys = [];
+  for (const key of printed) keys.push((await readJson("show", key)).key.slice("l:odd[".length));
+  assert.equal(keys.sort(), names.sort());
+  // no character that moves the cursor, or changes the order of others
+  const text = (await run("ls", "--prefix", "l:odd", "--json")).out;
+  assert.not.match(text.replaceAll("\n", ""), /[\p{Cc}\p{Cf}]/u);
+});
+
 test("ls and show say what regions have of a limit", async () => {
   const names = ["eu", "us west"];
   const policy = gcra({ limit: 1000, periodMs: 1000 });
