@@ -28,6 +28,10 @@
  * sixteenth of `keep` longer, so that there are few. Who gets parts that are not fresh gets those that rest longest. Where
  * parts are of no use before they are fresh (`rests`), only those that are fresh are promised.
  *
+ * Members have different `keep` while a deploy changes their windows. So each row says its member's, and the largest of
+ * all rows and the message counts: nothing is fresh too early for a member with a longer window. When no row says that
+ * one any more, no part rests longer than one that is used now.
+ *
  * A record without messages lives until all parts are fresh: for `keep` ms, and two intervals, after the last lease in it.
  * A later one that begins as if it were new, with all parts free and fresh, has forgotten nothing.
  *
@@ -97,6 +101,8 @@ export interface Row {
   demand: number;
   /** When the lease is over. */
   lapse: number;
+  /** What the member uses counts for no longer. */
+  keepMs: number;
 }
 
 export interface LedgerRecord {
@@ -145,7 +151,7 @@ export function exchange(
     used = 0,
     lease = 0,
     gap = 0,
-    keep = 0,
+    ownKeep = 0,
     pool = 0,
     rests = 0,
   ] = more;
@@ -156,27 +162,36 @@ export function exchange(
   const since = Math.min(known, now);
   // 0 means that it is not known
   const start = since > 0 ? since : Math.max(1, now);
-  const was = record ?? begin(start, now, lease, keep, pool);
+  const was = record ?? begin(start, now, lease, ownKeep, pool);
+  const keep = Math.max(ownKeep, ...was.rows.map((row) => row.keepMs));
   let { created, closed } = was;
   const longest = keep + 2 * gap;
   created = Math.min(created, Math.max(1, now));
   // by how much the clock has jumped back: all times that it gave before are further away than they were
   const back = Math.max(0, was.last - now);
   closed -= back;
-  let resting = was.resting
-    .map(({ parts, restMs }) => ({ parts, restMs: restMs - Math.max(0, now - was.last) }))
-    .filter(({ restMs }) => restMs > 0);
   // until instants that are the same for all, so that there are few groups
   const step = Math.max(1, Math.ceil(keep / STEPS));
-  const release = (parts: number, leastMs: number) => {
-    if (leastMs <= 0) return;
-    const restMs = Math.ceil((now + leastMs) / step) * step - now;
+  const roundUp = (ms: number) => Math.ceil((now + ms) / step) * step - now;
+  let resting: Resting[] = [];
+  const rest = (parts: number, restMs: number) => {
     const after = resting.findIndex((group) => group.restMs >= restMs);
     const place = after < 0 ? resting.length : after;
     const same = resting[place]?.restMs === restMs;
     const all = parts + (same ? (resting[place]?.parts ?? 0) : 0);
     resting.splice(place, Number(same), { parts: Math.min(MOST, all), restMs });
   };
+  const release = (parts: number, leastMs: number) => {
+    if (leastMs > 0) rest(parts, roundUp(leastMs));
+  };
+  // a member that is gone may have had a longer window
+  const capMs = roundUp(Math.max(longest, closed - now + keep));
+  for (const [i, group] of was.resting.entries()) {
+    const restMs = Math.min(capMs, group.restMs - Math.max(0, now - was.last));
+    // who gets parts reads in the last one for how long they rest, also if it has none left
+    const isLast = i === was.resting.length - 1;
+    if (restMs > 0 && (group.parts > 0 || isLast)) rest(group.parts, restMs);
+  }
   const others: Row[] = [];
   let me: Row = { ...EMPTY, id, region };
   for (const row of was.rows) {
@@ -226,9 +241,10 @@ export function exchange(
   me.promisedFresh = Math.min(me.promised, me.promisedFresh);
   const usedBack = usedBefore - (got - gotFresh) - (me.promised - me.promisedFresh);
   Object.assign(me, { number, held: held + got, want, demand, lapse: now + lease });
-  Object.assign(me, { gift: 0, giftFresh: 0 });
-  // a group stays, also if all of it is promised
-  if (usedBack > 0) release(usedBack, longestRest(resting));
+  Object.assign(me, { gift: 0, giftFresh: 0, keepMs: ownKeep });
+  // where they rest already: rounded up again, they would rest without end
+  const last = resting.at(-1);
+  if (last !== undefined) last.parts = Math.min(MOST, last.parts + usedBack);
 
   let left = released;
   let leftFresh = Math.min(freed, released);
@@ -300,6 +316,7 @@ const EMPTY: Omit<Row, "id" | "region"> = {
   want: 0,
   demand: 0,
   lapse: 0,
+  keepMs: 0,
 };
 
 function writeLedger(record: LedgerRecord): string {
@@ -308,13 +325,13 @@ function writeLedger(record: LedgerRecord): string {
   let text = `${created} ${closed} ${last}${groups.join("")}\n`;
   for (const row of rows) {
     const { id, region, number, held, gift, giftFresh, promised, promisedFresh } = row;
-    const { want, demand, lapse } = row;
-    text += `${id} ${region} ${number} ${held} ${gift} ${giftFresh} ${promised} ${promisedFresh} ${want} ${demand} ${lapse}\n`;
+    const { want, demand, lapse, keepMs } = row;
+    text += `${id} ${region} ${number} ${held} ${gift} ${giftFresh} ${promised} ${promisedFresh} ${want} ${demand} ${lapse} ${keepMs}\n`;
   }
   return text;
 }
 
-const RECORD = /^-?\d+(?: -?\d+){2}(?: \d+ \d+)*\n(?:[^ \n]+ [^ \n]+(?: -?\d+){9}\n)*$/;
+const RECORD = /^-?\d+(?: -?\d+){2}(?: \d+ \d+)*\n(?:[^ \n]+ [^ \n]+(?: -?\d+){10}\n)*$/;
 
 /**
  * Reads a record. Each field is named here, because rest and spread would take ten times as long.
@@ -343,6 +360,7 @@ export function readLedger(text: string): LedgerRecord {
       want: at(fields, 8),
       demand: at(fields, 9),
       lapse: at(fields, 10),
+      keepMs: at(fields, 11),
     };
   });
   const head = lines[0]?.split(" ") ?? [];

@@ -49,7 +49,7 @@ test("a member gives away what others lack, in proportion to its excess, and no 
     promised: 0,
     promisedFresh: 0,
     lapse: 0,
-    spare: 90_000,
+    keepMs: 0,
   };
   const rows = [
     { ...row, id: "a", region: "eu", held: 60_000, want: 60_000, demand: 10_000 },

@@ -478,7 +478,15 @@ for (const [title, weights] of [
 ] as const) {
   test(`weights that are ${title} divide the pool equally`, async () => {
     const byName = new Map(REGIONS.map((region, i) => [region, weights[i] ?? 0]));
-    const row = { number: 1, held: 0, gift: 0, giftFresh: 0, promised: 0, promisedFresh: 0 };
+    const row = {
+      number: 1,
+      held: 0,
+      gift: 0,
+      giftFresh: 0,
+      promised: 0,
+      promisedFresh: 0,
+      keepMs: 0,
+    };
     const rows = ["us", "asia", "asia"].map((region, i) => ({
       ...{ ...row, id: `${i}`, region, want: 0, demand: 2e9, lapse: 1e9 },
     }));
@@ -493,7 +501,15 @@ test("regions whose weights are next to nothing have what the others leave", asy
     ["us", 1e-310],
     ["asia", 1e300],
   ]);
-  const row = { number: 1, held: 0, gift: 0, giftFresh: 0, promised: 0, promisedFresh: 0 };
+  const row = {
+    number: 1,
+    held: 0,
+    gift: 0,
+    giftFresh: 0,
+    promised: 0,
+    promisedFresh: 0,
+    keepMs: 0,
+  };
   const rows = [
     { ...row, id: "us", region: "us", want: 0, demand: 2e9, lapse: 1e9 },
     { ...row, id: "asia", region: "asia", want: 0, demand: 1e8, lapse: 1e9 },

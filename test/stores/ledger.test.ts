@@ -332,15 +332,73 @@ test("a record lives until what its leases let through is back, whoever writes l
 
 test("a member with short windows makes no parts fresh that others have used", () => {
   const ledger = Ledger.shared();
+  ledger.say("c", { want: 1, leaseMs: 2 * KEEP_MS });
   ledger.say("a", { held: 0, want: 0 });
-  ledger.say("b", { held: 0, want: 30, keepMs: 0 });
+  ledger.say("b", { held: 0, fresh: 30, want: 0, keepMs: 0 });
   for (let ms = 0; ms < KEEP_MS - 2 * GAP_MS; ms += GAP_MS) {
     ledger.now += GAP_MS;
-    ledger.say("b", { held: 0, want: 0, keepMs: 0 });
+    ledger.say("b", { keepMs: 0 });
   }
   ledger.say("b", { want: 90, keepMs: 0 });
   ledger.now += GAP_MS;
-  assert.equal(ledger.say("b", { want: 90, keepMs: 0 }), { held: 90, fresh: 30 });
+  assert.equal(ledger.say("b", { want: 90, keepMs: 0 }), { held: 89, fresh: 30 });
+});
+
+/** How all parts come to rest for a long window. */
+const rested: Readonly<Record<string, (keepMs: number) => Ledger>> = {
+  "was given back": (keepMs) => {
+    const ledger = Ledger.shared();
+    for (const id of ["a", "b"]) ledger.say(id, { keepMs, restMs: keepMs });
+    return ledger;
+  },
+  "was cut off": (keepMs) => {
+    const ledger = Ledger.shared();
+    ledger.say("a", { held: 60, want: 60, keepMs });
+    ledger.now += LEASE_MS;
+    ledger.say("c", {});
+    return ledger;
+  },
+  "a lost record knew": (keepMs) => {
+    const ledger = new Ledger();
+    ledger.say("a", { keepMs, since: ledger.now - LEASE_MS });
+    return ledger;
+  },
+};
+
+for (const [title, rest] of Object.entries(rested)) {
+  test(`what ${title} is fresh after the longest window that is left`, () => {
+    const ledger = rest(100 * KEEP_MS);
+    ledger.say("d", {});
+    ledger.now += KEEP_MS + 2 * GAP_MS + STEP_MS;
+    ledger.say("d", { want: 90, rests: 1 });
+    assert.is(ledger.row("d")?.promised, 90);
+  });
+}
+
+test("what is promised and not taken rests for no longer, also if windows differ a little", () => {
+  const ledger = Ledger.shared();
+  ledger.say("b", { held: 30, want: 30, leaseMs: 100 * LEASE_MS });
+  ledger.say("a", { held: 0, want: 0 });
+  for (let ms = 0; ms < KEEP_MS + STEP_MS; ms += GAP_MS) {
+    const [id, keepMs] = ms % (2 * GAP_MS) === 0 ? ["a", KEEP_MS * 1.02] : ["c", KEEP_MS];
+    for (const want of [60, 0]) ledger.say(id, { want, keepMs });
+    ledger.now += GAP_MS;
+  }
+  ledger.say("c", { want: 60, rests: 1 });
+  assert.is(ledger.row("c")?.promised, 60);
+});
+
+test("of groups without parts only the last one stays: it says for how long what is promised rests", () => {
+  const ledger = Ledger.shared();
+  ledger.say("a", { held: 0, want: 0, restMs: 1000 });
+  ledger.say("b", { held: 0, want: 90, restMs: 3000 });
+  ledger.say("c", {});
+  const { resting } = readLedger(ledger.text ?? "");
+  assert.equal(
+    resting.map(({ parts }) => parts),
+    [0],
+  );
+  assert.ok((resting[0]?.restMs ?? 0) >= 3000);
 });
 
 test("what rests longer makes nobody wait for it, whoever else gives parts back", () => {
@@ -566,7 +624,7 @@ twins("answers and writes the same to the last byte", async () => {
           restMs: ms * 7,
           leaseMs: ms === 50 ? 20 * LEASE_MS : LEASE_MS,
           gapMs: GAP_MS,
-          keepMs: KEEP_MS,
+          keepMs: want === 45 ? KEEP_MS : KEEP_MS * 3,
           pool: POOL,
           rests: ms === 50 || ms === 200 ? 1 : 0,
         });

@@ -19,15 +19,14 @@ for i = 2, 16 do
 end
 local number, answered, known_since, sent, held = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
 local freed, want, demand, waited = numbers[7], numbers[8], numbers[9], numbers[10]
-local used, lease, gap, keep, pool, rests = numbers[11], numbers[12], numbers[13], numbers[14], numbers[15], numbers[16]
-local longest, step = keep + 2 * gap, math.max(1, math.ceil(keep / 16))
+local used, lease, gap, own_keep, pool, rests = numbers[11], numbers[12], numbers[13], numbers[14], numbers[15], numbers[16]
 -- in the future if the clock was ahead then
 local since = math.min(known_since, now)
 local start = since > 0 and since or now
 local age = now - start
 local created, closed, at = start, now - age + lease, now
 -- free parts that are not fresh, and for how long
-local resting = { { pool, lease + keep - age } }
+local resting_before = { { pool, lease + own_keep - age } }
 -- a line of the record: some words, then numbers; another version may have written others
 local function fields_of(line, words, count)
   local pattern = string.rep(" ([^ ]+)", words) .. string.rep(" (%-?%d+)", count - words)
@@ -41,7 +40,7 @@ local function fields_of(line, words, count)
   return fields
 end
 local text = redis.call("GET", key)
-local others, me, rows_before, back = {}, nil, {}, 0
+local others, me, rows_before, back, keep = {}, nil, {}, 0, own_keep
 local function parts_of(row)
   return row[4] + row[5] + row[7]
 end
@@ -49,10 +48,10 @@ if text then
   local head, lines = string.match(text, "^([^\n]*)\n(.*)$")
   local times, groups = string.match(string.sub(text, -1) == "\n" and head or "", "^(%S+ %S+ %S+)(.*)$")
   created, closed, at = unpack(fields_of(times or "", 0, 3))
-  resting = {}
+  resting_before = {}
   while groups ~= "" do
     local group, after = string.match(groups, "^ (%d+ %d+)(.*)$")
-    resting[#resting + 1] = fields_of(group or "", 0, 2)
+    resting_before[#resting_before + 1] = fields_of(group or "", 0, 2)
     groups = after
   end
   if at > now and at - now <= 1000 then now = at end
@@ -60,27 +59,37 @@ if text then
   back = math.max(0, at - now)
   closed = closed - back
   for line in string.gmatch(lines, "([^\n]*)\n") do
-    rows_before[#rows_before + 1] = fields_of(line, 2, 11)
+    local row = fields_of(line, 2, 12)
+    rows_before[#rows_before + 1] = row
+    keep = math.max(keep, row[12])
   end
 end
-for i = #resting, 1, -1 do
-  resting[i][2] = resting[i][2] - math.max(0, now - at)
-  if resting[i][2] <= 0 then
-    table.remove(resting, i)
-  end
+local longest, step = keep + 2 * gap, math.max(1, math.ceil(keep / 16))
+local function round_up(ms)
+  return math.ceil((now + ms) / step) * step - now
 end
-local function release(parts, least)
-  if least <= 0 then
-    return
-  end
-  local rest, place = math.ceil((now + least) / step) * step - now, 1
-  while resting[place] and resting[place][2] < rest do
+local resting = {}
+local function rest(parts, ms)
+  local place = 1
+  while resting[place] and resting[place][2] < ms do
     place = place + 1
   end
-  if not (resting[place] and resting[place][2] == rest) then
-    table.insert(resting, place, { 0, rest })
+  if not (resting[place] and resting[place][2] == ms) then
+    table.insert(resting, place, { 0, ms })
   end
   resting[place][1] = math.min(MOST, resting[place][1] + parts)
+end
+local function release(parts, least)
+  if least > 0 then
+    rest(parts, round_up(least))
+  end
+end
+local cap = round_up(math.max(longest, closed - now + keep))
+for i, group in ipairs(resting_before) do
+  local ms = math.min(cap, group[2] - math.max(0, now - at))
+  if ms > 0 and (group[1] > 0 or i == #resting_before) then
+    rest(group[1], ms)
+  end
 end
 local function longest_rest()
   return #resting > 0 and resting[#resting][2] or 0
@@ -96,14 +105,14 @@ for _, row in ipairs(rows_before) do
     others[#others + 1] = row
   end
 end
--- a row: id region number held gift gift_fresh promised promised_fresh want demand lapse
+-- a row: id region number held gift gift_fresh promised promised_fresh want demand lapse keep
 local known = me and me[3] or 0
 if number <= known or (sent > 0 and now - sent > lease) then
   return string.format("late %.0f", now)
 end
 local is_older = known < answered and known + held + want > 0
 if not me or me[11] <= now then
-  me = { id, region, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  me = { id, region, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 end
 if answered == 0 and held == 0 and me[4] + me[5] > 0 then
   release(me[4] + me[5], math.max(longest, closed - now + keep))
@@ -129,12 +138,14 @@ local used_before = me[5] - me[6] + me[7] - me[8]
 local wanted = math.max(0, want - held)
 local got = math.min(wanted, me[5] + (due and me[7] or 0))
 local got_fresh = math.min(got, me[6] + (due and me[8] or 0))
-me[3], me[4], me[5], me[6], me[9], me[10], me[11] = number, held + got, 0, 0, want, demand, now + lease
+me[3], me[4], me[5], me[6] = number, held + got, 0, 0
+me[9], me[10], me[11], me[12] = want, demand, now + lease, own_keep
 me[7] = due and 0 or math.min(wanted - got, me[7])
 me[8] = math.min(me[7], me[8])
 local used_back = used_before - (got - got_fresh) - (me[7] - me[8])
-if used_back > 0 then
-  release(used_back, longest_rest())
+local last = resting[#resting]
+if last then
+  last[1] = math.min(MOST, last[1] + used_back)
 end
 
 local left, left_fresh, taken, lapse = released, math.min(freed, released), 0, 0
@@ -184,7 +195,7 @@ for i, field in ipairs(head) do
 end
 local lines = { table.concat(head, " ") .. "\n" }
 for _, row in ipairs(others) do
-  for i = 3, 11 do
+  for i = 3, 12 do
     row[i] = string.format(whole, row[i])
   end
   lines[#lines + 1] = table.concat(row, " ") .. "\n"
