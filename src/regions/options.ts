@@ -66,19 +66,19 @@ const fromZeroToOne: Bound = {
 /** Checks the options that only regions have. */
 export function checkRegionalOptions(options: RegionalOptions) {
   checkOptions("options", options, OPTIONS);
-  const { region } = options;
-  const weights = weightsOf(options.regions);
+  const { region, regions, reserve = 0.1, everyMs = 1000, leaseMs = 5 * everyMs } = options;
+  const weights = weightsOf(regions);
   checkKey("region", region);
   if (!weights.has(encodeURIComponent(region))) {
     const names = [...weights.keys()].map((each) => decodeURIComponent(each));
     failCheck("region", `one of regions (${names.join(", ")})`, region, RangeError);
   }
-  const reserve = checkNumber("reserve", options.reserve ?? 0.1, fromZeroToOne);
-  const everyMs = checkNumber("everyMs", options.everyMs ?? 1000, {
+  checkNumber("reserve", reserve, fromZeroToOne);
+  checkNumber("everyMs", everyMs, {
     words: "a number above 0 and at most 1e11",
     holds: (value) => value > 0 && value <= 1e11,
   });
-  const leaseMs = checkNumber("leaseMs", options.leaseMs ?? 5 * everyMs, {
+  checkNumber("leaseMs", leaseMs, {
     words: `2 x everyMs (${2 * everyMs}) or more, and below 1e12`,
     holds: (value) => value >= 2 * everyMs && value < 1e12,
   });

@@ -55,7 +55,7 @@ export interface SharedOptions {
   readonly prefix?: string | undefined;
   /**
    * The source of time. Default: the store's own clock. A clock that you pass must show the same time in
-   * all processes.
+   * all processes, 0 or more.
    */
   readonly clock?: Clock | undefined;
   /**

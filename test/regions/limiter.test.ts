@@ -418,6 +418,8 @@ test("bad options are refused with what is wrong", () => {
     [{ region: "mars" }, /region must be one of regions \(eu, us, asia\), got "mars"/],
     [{ region: "eu", regions: ["Nürnberg 2"] }, /one of regions \(Nürnberg 2\), got "eu"/],
     [{ regions: [] }, /got none/],
+    [{ reserve: null }, /reserve must be a number from 0 to 1, got null/],
+    [{ leaseMs: null }, /leaseMs must be .*, got null/],
     [
       { regions: new Map([["eu", 1]]) },
       /regions must be an array .* or a plain object .*, got an object/,
