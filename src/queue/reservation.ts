@@ -41,7 +41,7 @@ export function correct(account: Account, before: Amount, used: Amount): Amount 
 /** Returns what is taken if a payment has failed: what may have been refunded is not refunded once more. */
 export function unpaid(taken: Amount, [verb, amount]: Payment): Amount {
   if (verb === "refund") return taken;
-  return combine(taken, amount, (is, by = 0) => Math.max(0, is - by));
+  return combine(taken, amount, (is, by = 0) => is - by);
 }
 
 /** Returns `used`, and for policies that it does not name the permits of `before`. */

@@ -1,5 +1,8 @@
 import type { Reservation, WaitOptions } from "../api/limiter-api.ts";
+import { atLeastZero } from "../ground/check.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
+import { type Exclusive, inTurn } from "../ground/in-turn.ts";
+import type { MaybePromise } from "../ground/maybe-promise.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import {
   type AccountedReservation,
@@ -21,7 +24,7 @@ export type Pay = (
  * A reservation in a region. What was used is settled where it was served: in the reserve, or in the part that the key
  * has now, since its key may have been forgotten meanwhile.
  */
-export class RegionalReservation implements Reservation {
+export class RegionalReservation implements Reservation, Exclusive {
   readonly permits: Permits;
   waitMs: number;
   /** In the line of the part. */
@@ -30,6 +33,8 @@ export class RegionalReservation implements Reservation {
   readonly #pay: Pay;
   /** What `make` has asked to be paid. */
   readonly #owed: Payment[] = [];
+  readonly #supply: CheckedAccount["supply"];
+  underWay: Promise<void> | undefined;
 
   /**
    * @param make makes it in a part
@@ -43,6 +48,7 @@ export class RegionalReservation implements Reservation {
   ) {
     const by = (verb: Payment[0]) => (amount: Amount) => void this.#owed.push([verb, amount]);
     this.place = make({ supply, charge: by("charge"), refund: by("refund") });
+    this.#supply = supply;
     this.#pay = pay;
     this.#changed = changed;
     this.permits = this.place.permits;
@@ -64,11 +70,19 @@ export class RegionalReservation implements Reservation {
   }
 
   async settle(actual: Permits): Promise<void> {
-    this.place.settle(actual);
-    const byReserve = isOfReserve(this.place);
+    this.#supply.amount(actual, atLeastZero);
+    // the caller may use the object again
+    const used = typeof actual === "number" ? actual : { ...actual };
+    await inTurn(this, () => this.#settle(used));
+  }
+
+  /** Nothing is under way after it while the reservation waits: it owes nothing then. */
+  #settle(used: Permits): MaybePromise<void> {
+    this.place.settle(used);
     const owed = this.#owed.splice(0);
     this.#changed();
-    await this.#pay(owed, byReserve, (payment) => {
+    if (owed.length === 0) return;
+    return this.#pay(owed, isOfReserve(this.place), (payment) => {
       this.place.used = unpaid(this.place.used, payment);
     });
   }

@@ -20,6 +20,7 @@ import {
 } from "../api/options.ts";
 import { atLeastZero } from "../ground/check.ts";
 import { LimiterClosedError, QueueFullError } from "../ground/errors.ts";
+import { allEnded, inTurn } from "../ground/in-turn.ts";
 import { LinkedList } from "../ground/linked-list.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { correct, type Payment, unpaid } from "../queue/reservation.ts";
@@ -213,6 +214,10 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
 
   async settle(reservation: Charged, actual: Permits): Promise<void> {
     const used = this.parts.policyState.amount(actual, atLeastZero);
+    await inTurn(reservation, () => this.#correct(reservation, used));
+  }
+
+  #correct(reservation: Charged, used: Amount): Promise<void> {
     const changes: Promise<void>[] = [];
     const change = async (...payment: Payment) => {
       try {
@@ -225,7 +230,7 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     const by = (verb: Payment[0]) => (amount: Amount) => void changes.push(change(verb, amount));
     const account = { charge: by("charge"), refund: by("refund") };
     reservation.charged = correct(account, reservation.charged, used);
-    await Promise.all(changes);
+    return allEnded(changes);
   }
 
   async pause(micros: number): Promise<void> {

@@ -2,6 +2,7 @@ import type { Reservation, WaitOptions } from "../api/limiter-api.ts";
 import { checkSignalOptions } from "../api/options.ts";
 import { type Timer, toMillis } from "../ground/clock.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
+import { inTurn } from "../ground/in-turn.ts";
 import { type Amount, combine, type Permits, sameAmount } from "../ground/permits.ts";
 import type { Grant } from "./grants.ts";
 import { type Charged, RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
@@ -19,6 +20,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
   onReturned: (() => void) | undefined;
   readonly #resolve: (outcome: RemoteReservation | PromiseLike<never>) => void;
   charged: Amount;
+  underWay: Promise<void> | undefined;
   /** Of the store. */
   #grant: Grant | undefined;
   /** From when its permits can be used; Infinity: they are not granted yet. */
@@ -66,10 +68,9 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
 
   /** Cancels the request or gives back its permits: the signal was aborted, or the limiter closed. */
   override abort(reason: unknown): void {
-    const taken = this.charged;
     if (this.#instant < Infinity) {
       // no caller waits for this request: if it fails, the permits are lost
-      if (this.#leave(reason)) this.#return(taken).catch(() => {});
+      if (this.#leave(reason)) this.#return().catch(() => {});
     } else {
       this.gone = true;
       this.fail(reason);
@@ -113,9 +114,8 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
   }
 
   async cancel(): Promise<boolean> {
-    const taken = this.charged;
     if (!this.#leave(new ReservationCancelledError(this.waitMs))) return false;
-    await this.#return(taken);
+    await this.#return();
     return true;
   }
 
@@ -133,7 +133,6 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
   #leave(reason: unknown): boolean {
     if (!this.isPending) return false;
     this.gone = true;
-    this.charged = combine(this.charged, this.charged, () => 0);
     this.host.parts.callStats.cancelled(this.amount, Math.max(0, this.waited), reason);
     this.#alarm?.cancel();
     this.#stopWaiting();
@@ -152,11 +151,15 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
     this.#awaitedUnder.clear();
   }
 
-  async #return(taken: Amount): Promise<void> {
-    // the grant's receipts, and the place in the fallback, fit only the granted amount
-    const isWhole = sameAmount(taken, this.amount);
-    if (isWhole && this.leaveFallback !== undefined) this.leaveFallback();
-    else if (isWhole && this.#grant) await this.host.returnToStore(taken, this.#grant);
-    else await this.host.change("refund", taken);
+  #return(): Promise<void> {
+    return inTurn(this, () => {
+      const taken = this.charged;
+      this.charged = combine(taken, taken, () => 0);
+      // the grant's receipts, and the place in the fallback, fit only the granted amount
+      const isWhole = sameAmount(taken, this.amount);
+      if (isWhole && this.leaveFallback !== undefined) return this.leaveFallback();
+      if (isWhole && this.#grant) return this.host.returnToStore(taken, this.#grant);
+      return this.host.change("refund", taken);
+    });
   }
 }

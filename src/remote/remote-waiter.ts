@@ -13,6 +13,7 @@
 import type { FairEntry } from "../fair/fair-entry.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import type { PermitsExceedCapacityError } from "../ground/errors.ts";
+import type { Exclusive } from "../ground/in-turn.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import { Waiter } from "../queue/waiter.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
@@ -39,13 +40,13 @@ export interface WaiterHost {
   reserved(reservation: { readonly isPending: boolean; readonly amount: Amount }): void;
   returnToStore(amount: Amount, granted: Receipts, instant?: number): Promise<void>;
   change(verb: ChangeVerb, amount: Amount): Promise<void>;
-  /** Charges or refunds the difference to what was charged. Resolves when the store has it. */
+  /** Charges or refunds the difference to what was charged, after the settlements before it. Resolves when the store has it. */
   settle(reservation: Charged, actual: Permits): Promise<void>;
   checkOpen(): void;
 }
 
 /** What a reservation has been charged: the estimate, the amount given to `settle`, or 0 once returned. */
-export interface Charged {
+export interface Charged extends Exclusive {
   charged: Amount;
 }
 

@@ -4,6 +4,7 @@ import {
   fixedWindow,
   leakyBucket,
   type Permits,
+  type Reservation,
   smoothBursty,
   tokenBucket,
 } from "smooth-limiter";
@@ -281,6 +282,116 @@ for (const where of ["a region", "a store"] as const) {
     assert.is(Math.round(remaining ?? 0), 50);
   });
 }
+
+/** A reservation for 20 of 100 tokens, of which 50 are used; what is sent next arrives after 50 ms, and fails. */
+async function overlapping(where: "a region" | "a store") {
+  const opened = ofHundred(where);
+  const { clock, local, limiter } = opened;
+  assert.ok(await limiter.tryAcquire({ tokens: 50 }));
+  const reservation = await limiter.reserve({ tokens: 20 });
+  const run = local.run.bind(local);
+  local.run = async () => {
+    local.run = run;
+    await new Promise<void>((resolve) => void clock.wakeAt(clock.now() + 50, resolve));
+    throw new TypeError("not sent");
+  };
+  const used = async () => {
+    const { remaining = 0 } = (await limiter.peek({ tokens: 1 })).policies.tokens ?? {};
+    return Math.round(50 - remaining);
+  };
+  return { ...opened, reservation, used };
+}
+
+for (const where of ["a region", "a store"] as const) {
+  for (const [title, next, left] of [
+    ["settle to less", (one: Reservation) => one.settle({ tokens: 5 }), 5],
+    ["undo", (one: Reservation) => one.undo(), 0],
+    [
+      "two that follow",
+      (one: Reservation) => {
+        void one.settle({ tokens: 35 });
+        return one.settle({ tokens: 10 });
+      },
+      10,
+    ],
+  ] as const)
+    test(`${where}: ${title}, while a settlement is under way that fails: what that has not charged is not refunded`, async () => {
+      const { clock, limiter, reservation, used } = await overlapping(where);
+      const first = nameOf(Promise.resolve(reservation.settle({ tokens: 30 })));
+      await clock.advance(10);
+      const second = nameOf(Promise.resolve(next(reservation)));
+      await clock.advance(1000);
+      assert.equal([await first, await second], ["StoreUnavailableError", "undefined"]);
+      const now = await used();
+      void limiter.close();
+      await clock.advance(5000);
+      // 10 less: the second one was computed as if the first one had charged them
+      assert.is(now, left);
+    });
+
+  test(`${where} refuses a bad amount at once, also while a settlement is under way`, async () => {
+    const { clock, limiter, reservation } = await overlapping(where);
+    void nameOf(Promise.resolve(reservation.settle({ tokens: 30 })));
+    await clock.advance(10);
+    const refused = nameOf((async () => reservation.settle({ tokens: -1 }))());
+    assert.is(await Promise.race([refused, clock.advance(0).then(() => "late")]), "RangeError");
+    void limiter.close();
+    await clock.advance(5000);
+  });
+}
+
+test("a store: a settlement that follows another one is charged although the limiter is closed", async () => {
+  const { clock, local, limiter } = ofHundred("a store");
+  const reservation = await limiter.reserve({ tokens: 20 });
+  local.delayMs = 5;
+  const settled = [30, 40].map((tokens) => nameOf((async () => reservation.settle({ tokens }))()));
+  const closed = limiter.close();
+  await clock.advance(1000);
+  assert.equal(await Promise.all(settled), ["undefined", "undefined"]);
+  await clock.advance(5000);
+  await closed;
+});
+
+test("a reservation that is cancelled while its settlement fails gives back what was charged", async () => {
+  const clock = new FakeClock();
+  const store = memoryStore({ clock });
+  const policy = tokenBucket({ capacity: 100, refill: 100, everyMs: HOUR_MS });
+  const limiter = StoreLimiter.create(store, "limit", policy, { clock });
+  assert.ok(await limiter.tryAcquire(100));
+  const reservation = await limiter.reserve(20);
+  const run = store.run.bind(store);
+  store.run = async () => {
+    store.run = run;
+    await new Promise<void>((resolve) => void clock.wakeAt(clock.now() + 50, resolve));
+    throw new TypeError("not sent");
+  };
+  const settled = nameOf(Promise.resolve(reservation.settle(30)));
+  await clock.advance(10);
+  const cancelled = nameOf(Promise.resolve(reservation.cancel()));
+  await clock.advance(1000);
+  assert.equal([await settled, await cancelled], ["StoreUnavailableError", "true"]);
+  await clock.advance(HOUR_MS / 10);
+  const { remaining } = await limiter.peek();
+  void limiter.close();
+  await clock.advance(5000);
+  // 20: the 10 that were not charged came back as well
+  assert.is(Math.round(remaining), 10);
+});
+
+test("a reservation that waits is settled at once, however often", async () => {
+  const policy = tokenBucket({ capacity: 10, refill: 10, everyMs: HOUR_MS });
+  const clock = new FakeClock();
+  const home = memoryStore({ clock });
+  const options = { home, clock, region: "eu", regions: ["eu"], reserve: 1 };
+  const limiter = RegionalLimiter.create("limit", policy, options);
+  await limiter.acquire(10);
+  const reservation = await limiter.reserve(8);
+  void reservation.settle(6);
+  void reservation.settle(2);
+  const { waitMs } = await limiter.reserve(1);
+  await limiter.close();
+  assert.is(waitMs, (3 * HOUR_MS) / 10);
+});
 
 for (const [title, [failed, last, used]] of Object.entries(failing)) {
   for (const where of ["a region", "a store"] as const)
