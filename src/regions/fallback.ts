@@ -91,13 +91,13 @@ export class Fallback {
   /**
    * Charges and refunds.
    *
-   * @param _isOfReserve whether the reserve has served what is settled
+   * @param _isOfReserve whether the reserve has served what is settled; absent: that is not known
    * @param _failed called for each payment that was not made
    */
   async pay(
     part: Part,
     payments: readonly Payment[],
-    _isOfReserve = false,
+    _isOfReserve?: boolean,
     _failed?: (payment: Payment) => void,
   ): Promise<void> {
     for (const [verb, amount] of payments) part.queue[verb](amount);

@@ -42,6 +42,7 @@ export function isOfReserve(reservation: Reservation): boolean {
 export class Feed {
   readonly #part: Part;
   readonly #reserve: () => RemoteLimiter;
+  readonly #pay: (amount: Amount) => Promise<void>;
   readonly #lack: () => void;
   readonly #everyMs: number;
   /** Whether no caller waits any more: those who come later need another one. */
@@ -58,12 +59,20 @@ export class Feed {
   readonly #looking: (() => void)[] = [];
 
   /**
+   * @param pay charges the reserve
    * @param lack called when the reserve does not serve a caller at once
    * @param everyMs the interval
    */
-  constructor(part: Part, reserve: () => RemoteLimiter, lack: () => void, everyMs: number) {
+  constructor(
+    part: Part,
+    reserve: () => RemoteLimiter,
+    pay: (amount: Amount) => Promise<void>,
+    lack: () => void,
+    everyMs: number,
+  ) {
     this.#part = part;
     this.#reserve = reserve;
+    this.#pay = pay;
     this.#lack = lack;
     this.#everyMs = everyMs;
   }
@@ -180,6 +189,7 @@ export class Feed {
       if (!contains(left, amount)) break;
       left = less(left, amount);
       serve(head);
+      this.#part.byReserve += 1;
       const { queue } = this.#part;
       queue.remove(head, queue.last);
       head.release(queue.last, queue.last);
@@ -201,8 +211,7 @@ export class Feed {
   /** Charges what a caller has settled for while it waited. */
   async #charge(amount: Amount): Promise<void> {
     if (sizeOf(amount) === 0) return;
-    const charged = this.#reserve().charge(this.#part.permitsOf(amount));
-    await charged.catch(() => this.#part.queue.charge(amount));
+    await this.#pay(amount).catch(() => this.#part.queue.charge(amount));
   }
 
   async #pause(): Promise<void> {

@@ -62,10 +62,10 @@ function rateOf(policy: Policy): number {
   return windowMs > 0 ? limit / windowMs : Infinity;
 }
 
-function largestOf(policy: Policy): number {
+/** Returns the largest request that the policy grants; `Infinity` if it lends. */
+export function largestOf(policy: Policy): number {
   const state = new SinglePolicyState(policy, policy.algorithm.start(policy, 0));
   const largest = state.capacity(0);
-  // Guava's algorithms lend
   return state.earliest(0, 2 * largest) < Infinity ? Infinity : largest;
 }
 

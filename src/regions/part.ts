@@ -73,6 +73,8 @@ export class Part implements Validity, Clock {
   readonly demand: Demand;
   /** How many callers wait. */
   callers = 0;
+  /** How many calls the reserve has granted that it has not been charged for: see `Reserve.owes`. */
+  byReserve = 0;
 
   constructor(key: string | undefined, options: MemberOptions) {
     const { clock, numbers, largest, reserve, base, everyMs } = options;

@@ -8,6 +8,7 @@ import type {
 } from "../api/limiter-api.ts";
 import type { RequestSequence } from "../api/reserve-awaited.ts";
 import { PermitsExceedCapacityError, StoreUnavailableError } from "../ground/errors.ts";
+import { allEnded } from "../ground/in-turn.ts";
 import type { Permits } from "../ground/permits.ts";
 import { GrantedReservation, type Payment } from "../queue/reservation.ts";
 import { Fallback, GRANTED } from "./fallback.ts";
@@ -80,7 +81,7 @@ export class ReserveFallback extends Fallback {
     let isGranted = false;
     try {
       isGranted = await this.#reserve.tryAcquire(permits, { timeoutMs: 0, signal });
-      if (isGranted) stats.counts.granted += 1;
+      if (isGranted) this.#granted();
     } catch (error) {
       if (signal?.aborted) stats.counts.cancelled += 1;
       const isAway = error instanceof StoreUnavailableError;
@@ -89,6 +90,12 @@ export class ReserveFallback extends Fallback {
       if (!isGranted) this.lack();
     }
     return isGranted;
+  }
+
+  /** Counts a call that the reserve has granted. */
+  #granted(): void {
+    this.region.stats.counts.granted += 1;
+    this.region.partOf(this.key).byReserve += 1;
   }
 
   override async reserve(
@@ -135,7 +142,7 @@ export class ReserveFallback extends Fallback {
 
   override async decide(part: Part, permits: Permits, own: Decision): Promise<Decision> {
     const other = await this.#counted(fitting(this.#reserve.decide(permits)));
-    if (other?.allowed) this.region.stats.counts.granted += 1;
+    if (other?.allowed) this.#granted();
     return sooner(own, other, part.isIdle);
   }
 
@@ -143,25 +150,42 @@ export class ReserveFallback extends Fallback {
     return sooner(own, await this.#counted(fitting(this.#reserve.peek(permits))), part.isIdle);
   }
 
-  /** Without a part the reserve pays, if it is large enough: a debt of no part would be there for ever. */
+  /** Who has served it pays. Without a part the reserve pays: a debt of no part would be there for ever. */
   override async pay(
     part: Part,
     payments: readonly Payment[],
-    isOfReserve = false,
+    isOfReserve?: boolean,
     failed?: (payment: Payment) => void,
   ): Promise<void> {
-    if (!isOfReserve && part.fraction > 0) return super.pay(part, payments);
-    const paid = payments.map(async (payment) => {
-      const [verb, amount] = payment;
-      try {
-        const isPaid = await fitting(this.#reserve[verb](part.permitsOf(amount)).then(() => true));
-        if (!isPaid) part.queue[verb](amount);
-      } catch (error) {
-        failed?.(payment);
-        throw error;
+    const paid = payments.map((payment) => this.#pay(part, payment, isOfReserve, failed));
+    await this.#counted(allEnded(paid));
+  }
+
+  async #pay(
+    part: Part,
+    payment: Payment,
+    isOfReserve: boolean | undefined,
+    failed?: (payment: Payment) => void,
+  ): Promise<void> {
+    const [verb, amount] = payment;
+    const isPlain = verb === "charge" && isOfReserve === undefined;
+    const byReserve = isPlain ? this.#reserves.owes(part, amount) : isOfReserve;
+    if (part.fraction > 0 && !byReserve) {
+      part.queue[verb](amount);
+      return;
+    }
+    try {
+      await this.#reserves.pay(part, payment);
+    } catch (error) {
+      const current = this.region.member.current(this.region.partOf(this.key));
+      if (isPlain && current.fraction > 0) {
+        // if only the reply was lost it is charged twice, and nothing is granted in excess
+        current.queue.charge(amount);
+        return;
       }
-    });
-    await this.#counted(Promise.all(paid));
+      failed?.(payment);
+      throw error;
+    }
   }
 
   override async pause(ms: number): Promise<void> {

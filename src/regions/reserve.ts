@@ -1,6 +1,10 @@
 import type { RemoteLimiter } from "../api/limiter-api.ts";
 import { OutageStats } from "../api/outage-stats.ts";
 import { CallStats } from "../api/stats.ts";
+import { toMillis } from "../ground/clock.ts";
+import { allEnded } from "../ground/in-turn.ts";
+import { type Amount, combine, sizeOf } from "../ground/permits.ts";
+import type { Payment } from "../queue/reservation.ts";
 import { open } from "../redis/options.ts";
 import { KeyedRemoteLimiter } from "../remote/keyed-remote-limiter.ts";
 import { checkShared, type SharedOptions } from "../remote/remote-options.ts";
@@ -11,6 +15,7 @@ import type { LuaTwin } from "../stores/redis/lua-twin.ts";
 import type { Store } from "../stores/store.ts";
 import { Feed } from "./feed.ts";
 import { partsOf } from "./move.ts";
+import { largestOf } from "./numbers.ts";
 import { isStore } from "./options.ts";
 import type { MemberOptions, Part } from "./part.ts";
 
@@ -31,25 +36,29 @@ class ReserveStats extends OutageStats {
   }
 }
 
+/** Of a larger payment the rest is lost: the reserve is empty for a long time as it is. */
+const MOST_PIECES = 16;
+
 /** The reserve of a region in its store, for all keys. */
 export class Reserve {
+  readonly #options: MemberOptions;
   readonly #open: (whole: PolicyList) => KeyedRemoteLimiter;
   readonly #lack: (part: Part) => void;
-  readonly #everyMs: number;
   readonly #feeds = new Map<Part, Feed>();
   #limiter: KeyedRemoteLimiter;
 
   /** @param lack called when the reserve does not serve a caller of the part at once */
   constructor(
     local: Store | RedisClient,
-    { name, numbers, reserved, everyMs }: MemberOptions,
+    member: MemberOptions,
     options: Pick<SharedOptions, "prefix" | "clock">,
     lack: (part: Part) => void,
   ) {
+    const { name, numbers, reserved } = member;
+    this.#options = member;
     this.#open = (policies) => openReserve(local, name, policies, reserved, options);
     this.#limiter = this.#open(numbers.policies);
     this.#lack = lack;
-    this.#everyMs = everyMs;
   }
 
   of(key: string | undefined): RemoteLimiter {
@@ -72,8 +81,9 @@ export class Reserve {
     const feed = new Feed(
       part,
       () => this.of(part.key),
+      (amount) => this.pay(part, ["charge", amount]),
       () => this.#lack(part),
-      this.#everyMs,
+      this.#options.everyMs,
     );
     this.#feeds.set(part, feed);
     void feed.run().then(() => {
@@ -87,9 +97,48 @@ export class Reserve {
     return this.#feeds.get(part);
   }
 
+  /**
+   * Whether it pays a charge, and not the part: without a part; and while the part is in debt by more than an interval, as
+   * often as the reserve has granted a call. If the part paid for these calls, it would sink into debt without end while
+   * the reserve, which owes nothing, grants more. If the reserve paid for all calls, it would be the other way round.
+   */
+  owes(part: Part, amount: Amount): boolean {
+    if (part.fraction === 0) return true;
+    if (debtMs(part, amount) <= this.#options.everyMs) part.byReserve = 0;
+    if (part.byReserve === 0) return false;
+    part.byReserve -= 1;
+    return true;
+  }
+
+  /** Charges or refunds in pieces that the reserve holds; they are sent in one trip. */
+  pay(part: Part, [verb, amount]: Payment): Promise<void> {
+    const limiter = this.of(part.key);
+    return allEnded(this.#piecesOf(amount).map((each) => limiter[verb](part.permitsOf(each))));
+  }
+
+  #piecesOf(amount: Amount): readonly Amount[] {
+    const { reserve, reserved, numbers } = this.#options;
+    if (reserve.earliest(0, amount) < Infinity) return [amount];
+    const [first = 0, ...others] = partsOf(numbers.policies.list, reserved).map(largestOf);
+    const largest = typeof amount === "number" ? first : [first, ...others];
+    const times = combine(amount, largest, (permits, most = Infinity) => permits / most);
+    const count = Math.min(MOST_PIECES, Math.ceil(sizeOf(times)));
+    const piece = combine(amount, largest, (permits, most = Infinity) =>
+      Math.min(permits / count, most),
+    );
+    return Array.from({ length: count }, () => piece);
+  }
+
   close(): Promise<void> {
     return this.#limiter.close();
   }
+}
+
+/** Returns for how long the part grants nothing of these policies, ms, though no caller waits. */
+function debtMs({ queue }: Part, amount: Amount): number {
+  const least = combine(amount, amount, (permits) => (permits > 0 ? Number.MIN_VALUE : 0));
+  const now = queue.now();
+  return toMillis(queue.supply.earliest(now, least) - now);
 }
 
 /** Returns the limiter of a fraction of the policies in a store, which counts no calls. */

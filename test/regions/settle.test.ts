@@ -4,7 +4,9 @@ import {
   fixedWindow,
   leakyBucket,
   type Permits,
+  type Policies,
   type Reservation,
+  slidingLog,
   smoothBursty,
   tokenBucket,
 } from "smooth-limiter";
@@ -441,6 +443,131 @@ test("a waiting reservation that is settled to 0, and then to more, is charged",
   await limiter.close();
   // 10: it went at once with 8 of which none was charged
   assert.is(granted, 2);
+});
+
+// -- who pays ----------------------------------------------------------------------------------
+
+const thousand = {
+  tokenBucket: tokenBucket({ capacity: 1000, refill: 1000, everyMs: 1000 }),
+  fixedWindow: fixedWindow({ limit: 1000, windowMs: 1000 }),
+  slidingLog: slidingLog({ limit: 1000, windowMs: 1000 }),
+};
+
+/** What three regions use of the limit in 30 s, if each call is charged 29 more after so many ms. */
+async function usedOf(policy: Policies, afterMs: number): Promise<number> {
+  const clock = new FakeClock();
+  const home = memoryStore({ clock });
+  const regions = ["eu", "us", "asia"];
+  const limiters = regions.map((region) => {
+    const options = { home, local: memoryStore({ clock }), clock, region, regions };
+    return RegionalLimiter.create("limit", policy, options);
+  });
+  for (const limiter of limiters) await limiter.peek();
+  await clock.advance(10_000);
+  let used = 0;
+  for (let t = 0; t < 30_000; t += 100) {
+    for (const limiter of limiters) {
+      const granted = () => {
+        used += 30;
+        clock.wakeAt(clock.now() + afterMs, () => void nameOf(limiter.charge(29)));
+      };
+      for (let { waiting } = limiter.stats; waiting < 5; waiting += 1) {
+        limiter.acquire().then(granted, () => {});
+      }
+    }
+    await clock.advance(100);
+  }
+  await Promise.all([...limiters.map((limiter) => limiter.close()), clock.advance(5000)]);
+  return used / 31_000;
+}
+
+for (const [name, policy] of Object.entries(thousand)) {
+  for (const afterMs of [0, 1000])
+    test(`${name}: calls that are charged ${afterMs} ms later use no more than the limit`, async () => {
+      const used = await usedOf(policy, afterMs);
+      // 2.5: the reserve grants, and the part pays; 1.5: the part grants, and the reserve pays
+      assert.ok(used > 0.3 && used < 1.1, `${used} of the limit`);
+    });
+}
+
+test("what the region's store does not charge for a call that it has granted, the part pays", async () => {
+  const { clock, local, limiter } = await withLocal();
+  await busy(limiter, clock, 4000);
+  await limiter.charge(250);
+  await limiter.charge(250);
+  await limiter.charge(250);
+  await clock.advance(100);
+  const isGranted = await limiter.tryAcquire();
+  local.fail();
+  const name = await nameOf(limiter.charge(250));
+  await limiter.close();
+  assert.equal([isGranted, name], [true, "undefined"]);
+});
+
+/** A region without a part, whose reserve is full and holds 10. */
+async function withoutPart() {
+  const opened = await withLocal();
+  const { clock, home, limiter } = opened;
+  home.fail();
+  /** How many ms pass until a call is granted. */
+  const wait = async () => {
+    let ms = 0;
+    for (; !(await limiter.tryAcquire()); ms += 50) await clock.advance(50);
+    await limiter.close();
+    return ms;
+  };
+  return { ...opened, wait };
+}
+
+for (const [permits, waitMs] of [
+  [24, 1500],
+  [200, 15_100],
+] as const)
+  test(`without a part the reserve pays a charge of ${permits}, though it holds 10: up to 16 times that`, async () => {
+    const { limiter, wait } = await withoutPart();
+    await limiter.charge(permits);
+    assert.is(await wait(), waitMs);
+  });
+
+test("… and a settlement", async () => {
+  const { limiter, wait } = await withoutPart();
+  const reservation = await limiter.reserve();
+  await reservation.settle(24);
+  assert.is(await wait(), 1500);
+});
+
+test("… and what a reservation that waits is settled to", async () => {
+  const { clock, limiter, wait } = await withoutPart();
+  await drain(limiter);
+  const reservation = await limiter.reserve();
+  await reservation.settle(25);
+  await clock.advance(100);
+  await reservation.ready();
+  assert.is(await wait(), 2500);
+});
+
+test("… and gets all of it back", async () => {
+  const { limiter, wait } = await withoutPart();
+  const reservation = await limiter.reserve();
+  await reservation.settle(25);
+  await reservation.undo();
+  let left = 0;
+  while (await limiter.tryAcquire()) left += 1;
+  await wait();
+  assert.is(left, 10);
+});
+
+test("… of each policy as much as was charged", async () => {
+  const { clock, limiter } = ofHundred("a region");
+  const reservation = await limiter.reserve({ tokens: 20 });
+  await reservation.settle({ calls: 1, tokens: 250 });
+  const { calls, tokens } = (await limiter.peek()).policies;
+  void limiter.close();
+  await clock.advance(5000);
+  assert.equal(
+    [calls, tokens].map((one) => Math.round(one?.remaining ?? -1)),
+    [19, 0],
+  );
 });
 
 // -- waitMs ------------------------------------------------------------------------------------
