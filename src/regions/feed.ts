@@ -22,7 +22,7 @@ import type { Part } from "./part.ts";
 
 /** After an error the reserve is asked again as soon as this, ms, however long an interval is. */
 const RETRY_MS = 250;
-/** A place that is due in more than this part of an interval is given up for a smaller one. */
+/** Without a part, a place that is due in more than this part of an interval is given up for a smaller one. */
 const FAR = 0.5;
 
 /** Those that the reserve has served: what they have used is settled there. */
@@ -107,15 +107,17 @@ export class Feed {
 
   /**
    * A caller has come, or left, or needs less. If the head is another one by now, it takes the place of the one before:
-   * the store cannot give back a place with others behind it. It gets a place of its own if it needs less, and that one is
-   * far; or where what was used comes back at instants, since there every place is given back.
+   * the store cannot give back a place with others behind it, and what that was promised is unused until then. It gets a
+   * place of its own if it needs less, that one is far, and no part serves it meanwhile; or where what was used comes back
+   * at instants, since there every place is given back.
    */
   changed(): void {
     const head = this.#head;
     if (head !== undefined && sameAmount(head.amount, this.#asked)) return;
     const isSmaller = head !== undefined && contains(this.#asked, head.amount);
     const isFar = this.#waitMs() > this.#everyMs * FAR;
-    if (head === undefined || this.#part.rests || (isSmaller && isFar)) this.#giveUp();
+    const isGivenUp = isSmaller && isFar && this.#part.fraction === 0;
+    if (head === undefined || this.#part.rests || isGivenUp) this.#giveUp();
     else this.#resume?.();
   }
 

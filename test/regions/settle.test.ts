@@ -154,6 +154,37 @@ for (const [name, policy] of [
     assert.ok(used > 0.9 * 3000, `${used} of 3000`);
   });
 
+test("six processes with parts and callers of 1 and 4 use all of the limit", async () => {
+  const random = randomFrom(3);
+  const policy = tokenBucket({ capacity: 100, refill: 100, everyMs: 1000 });
+  const options = { regions: ["eu"], reserve: 0.2, everyMs: 500 };
+  const { limiter, all, clock } = await withLocal(options, policy);
+  const others = Array.from({ length: 5 }, () => RegionalLimiter.create("limit", policy, all));
+  const limiters = [limiter, ...others];
+  let used = 0;
+  let [longestMs, from] = [0, 0];
+  for (let t = 0; t < 30_000; t += 50) {
+    if (t === 10_000) [used, longestMs, from] = [0, 0, clock.now()];
+    for (const each of limiters) {
+      for (let { waiting } = each.stats; waiting < 4; waiting += 1) {
+        const permits = random() < 0.8 ? 1 : 4;
+        const granted = (waitedMs: number) => {
+          used += permits;
+          longestMs = Math.max(longestMs, waitedMs);
+        };
+        each.acquire(permits).then(granted, () => {});
+      }
+    }
+    await clock.advance(50);
+  }
+  const most = (clock.now() - from) / 10;
+  await Promise.all([...limiters.map((each) => each.close()), clock.advance(5000)]);
+  // 0.9: places in the store's line are given up, and nobody can use what they were promised
+  assert.ok(used > 0.97 * most, `${used} of ${most}`);
+  // 24 callers of 1.6 wait in all
+  assert.ok(longestMs < 1000, `${longestMs} ms`);
+});
+
 test("fair order: two processes serve those that are less urgent with what the urgent ones leave of the reserve", async () => {
   const order = fairShares({ priorities: ["high", "low"] });
   const { clock, home, both } = await twoProcesses({ order });
