@@ -11,11 +11,9 @@ export async function inTurn(of: Exclusive, task: () => MaybePromise<void>): Pro
   const answer = of.underWay === undefined ? task() : of.underWay.then(task, task);
   if (answer === undefined) return;
   of.underWay = answer;
-  try {
-    await answer;
-  } finally {
+  await answer.finally(() => {
     if (of.underWay === answer) of.underWay = undefined;
-  }
+  });
 }
 
 /** Resolves when all have ended; rejects then, if one of them has. */

@@ -214,23 +214,19 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
 
   async settle(reservation: Charged, actual: Permits): Promise<void> {
     const used = this.parts.policyState.amount(actual, atLeastZero);
-    await inTurn(reservation, () => this.#correct(reservation, used));
-  }
-
-  #correct(reservation: Charged, used: Amount): Promise<void> {
-    const changes: Promise<void>[] = [];
-    const change = async (...payment: Payment) => {
-      try {
-        await this.change(...payment);
-      } catch (error) {
-        reservation.charged = unpaid(reservation.charged, payment);
-        throw error;
-      }
-    };
-    const by = (verb: Payment[0]) => (amount: Amount) => void changes.push(change(verb, amount));
-    const account = { charge: by("charge"), refund: by("refund") };
-    reservation.charged = correct(account, reservation.charged, used);
-    return allEnded(changes);
+    await inTurn(reservation, () => {
+      const changes: Promise<void>[] = [];
+      const by = (verb: Payment[0]) => (amount: Amount) => {
+        const changed = this.change(verb, amount).catch((error) => {
+          reservation.charged = unpaid(reservation.charged, [verb, amount]);
+          throw error;
+        });
+        changes.push(changed);
+      };
+      const account = { charge: by("charge"), refund: by("refund") };
+      reservation.charged = correct(account, reservation.charged, used);
+      return allEnded(changes);
+    });
   }
 
   async pause(micros: number): Promise<void> {
