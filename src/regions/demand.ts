@@ -202,7 +202,8 @@ export class Demand {
   #isOver({ asked, elapsedMs }: Count): boolean {
     const requestsIn = (ms: number) => (this.#estimate * ms) / this.#cost;
     if (this.#areFew) {
-      return this.#silentMs >= this.#patienceMs || requestsIn(this.#memoryMs) < HARDLY_ANY;
+      const isSilent = asked === 0 && this.#silentMs >= this.#patienceMs;
+      return isSilent || requestsIn(this.#memoryMs) < HARDLY_ANY;
     }
     return asked === 0 && requestsIn(elapsedMs) < LITTLE;
   }

@@ -91,11 +91,17 @@ export class Lease {
     this.#resting.add(resting, freed.resting, now);
     this.#resting.add(comeUsed, [{ part: 1, micros: restMs * 1000 }], now);
     const released = before + come - inUse - resting;
-    if (released > 0) this.#release(this.part.fillMs);
+    // what comes back at a rate goes without any permit: it must fill anew
+    if (released > 0) this.#release(this.part.rests ? 0 : this.keepMs);
     this.freed += freedFresh + Math.max(0, comeFresh - grown);
     this.held = held - released;
     if (this.held === 0) this.part.lapseMs = Infinity;
     return released;
+  }
+
+  /** What is used counts for no longer, for any member. */
+  get keepMs(): number {
+    return this.rows.reduce((most, row) => Math.max(most, row.keepMs), this.part.keepMs);
   }
 
   /** Releases all pieces, fresh or not: those that rest do so elsewhere. */

@@ -24,7 +24,7 @@ import { FIRST } from "./demand.ts";
 import { divide, isLacked } from "./division.ts";
 import { gapMs, HomeLink, patienceMs, type Reply, type Sender } from "./home-link.ts";
 import { Lease } from "./lease.ts";
-import { restOn } from "./numbers.ts";
+import { LONGEST_MS, restOn } from "./numbers.ts";
 import type { MemberOptions, Part } from "./part.ts";
 
 /** Timers are as exact as this, ms: a sum of times may be greater by a rounding. */
@@ -318,7 +318,8 @@ export class Member {
     const { part, held, freed, want } = lease;
     // stated once only: if this message is lost, it is not known which of the released pieces they were
     lease.freed = 0;
-    const restMs = lease.restMs === undefined ? numbers.keepMs : restOn(lease.restMs);
+    // not known: as long as it counts for any member
+    const restMs = lease.restMs === undefined ? LONGEST_MS : restOn(lease.restMs);
     lease.restMs = undefined;
     lease.isEmptied = held + want === 0;
     const demand = Math.max(0, Math.floor(part.demand.value - base * WHOLE));
@@ -353,7 +354,7 @@ export class Member {
   }
 
   #replied(lease: Lease, { held, fresh, record }: Reply, sentMs: number): void {
-    const { clock, leaseMs, everyMs, numbers } = this.#options;
+    const { clock, leaseMs, everyMs } = this.#options;
     lease.nextMs = sentMs + everyMs / 2;
     lease.isHalfway = true;
     lease.isAnswered = true;
@@ -372,7 +373,7 @@ export class Member {
       const { target, excess } = this.#divide(lease);
       const most = excess > 0 ? Math.max(0, held - excess) : Infinity;
       // used just now at the latest
-      const restMs = Math.min(numbers.keepMs, restOn(longestRest(record.resting)));
+      const restMs = Math.min(lease.keepMs, restOn(longestRest(record.resting)));
       const released = lease.change(held, fresh, most, restMs);
       const isUrgent = (size: number) => size > lease.held * URGENT + 1;
       if (released > 0) {

@@ -14,7 +14,7 @@ export const DRIFT = 1.1;
 const REST_DRIFT = 0.01;
 const MOST_DRIFT_MS = 60_000;
 /** Nothing is kept longer, as by other stores: 31 000 years. */
-const LONGEST_MS = 1e15;
+export const LONGEST_MS = 1e15;
 
 /** Returns for how long what is fresh after that time rests: clocks run at different speeds, and those of homes show whole ms. */
 export function restOn(ms: number): number {

@@ -273,10 +273,9 @@ export class Part implements Validity, Clock {
     return { limiter: this.#options.name, ...(key === undefined ? {} : { key }) };
   }
 
-  /** After so many ms what it releases is fresh. What comes back at a rate goes without any permit: it must fill anew. */
-  get fillMs(): number {
-    const { rests, keepMs } = this.#options.numbers;
-    return rests ? 0 : keepMs;
+  /** What it uses counts for no longer, ms. */
+  get keepMs(): number {
+    return this.#options.numbers.keepMs;
   }
 
   /** Whether pieces rest that were used: see `resting.ts`. */
