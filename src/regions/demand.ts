@@ -58,7 +58,7 @@ const ROUNDED_OFF = 3;
 
 export class Demand {
   readonly #everyMs: number;
-  /** While others are told of it. */
+  /** Since others were told of it first. */
   #bursts: Bursts | undefined;
   /** In limits, as all that follows. */
   #estimate = 0;
@@ -102,7 +102,7 @@ export class Demand {
     this.#asked += cost;
     this.#requests += requests;
     if (need > this.#need) this.#need = need;
-    this.#bursts?.asked(cost, requests);
+    this.#bursts?.asked(cost);
   }
 
   /** There is a request now, which is counted already. */
@@ -112,13 +112,8 @@ export class Demand {
 
   /** Others are told of it from now on. */
   begin(now: number): void {
-    this.#bursts = new Bursts(this.#everyMs, now);
+    if (this.#bursts?.isOver(now) ?? true) this.#bursts = new Bursts(this.#everyMs, now);
     this.count(now);
-  }
-
-  /** … and no more. */
-  end(): void {
-    this.#bursts = undefined;
   }
 
   get #areFew(): boolean {

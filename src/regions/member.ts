@@ -249,7 +249,6 @@ export class Member {
       isAwaited || lease.part.demand.value > this.#reservedOf(lease) ? 0 : lease.idle + 1;
     if (lease.idle >= IDLE_INTERVALS && lease.held === 0 && lease.want === 0 && lease.isEmptied) {
       this.#hot.delete(lease.part);
-      lease.part.demand.end();
       lease.isOver = true;
       this.#home.forget(lease);
       return;

@@ -14,6 +14,8 @@ interface Caller {
   /** Calls of each burst, and the time from one burst to the next. */
   readonly calls: number;
   readonly periodMs: number;
+  /** One call more each so many ms. */
+  readonly besidesMs?: number;
   readonly verb?: "tryAcquire" | "decide" | "reserve";
 }
 
@@ -24,10 +26,12 @@ async function granted(callers: readonly Caller[], untilMs: readonly number[], s
   const counts = callers.map(() => 0);
   const end = 20_000 + seconds * 1000;
   for (let ms = 0; ms < end; ms += STEP_MS) {
-    for (const [i, { calls, periodMs, verb = "tryAcquire" }] of callers.entries()) {
+    for (const [i, { calls, periodMs, besidesMs, verb = "tryAcquire" }] of callers.entries()) {
       const limiter = world.regions[i]?.limiter;
-      if (ms >= (untilMs[i] ?? Infinity) || (ms + 170 * i) % periodMs > 0) continue;
-      for (let n = 0; n < calls; n++) {
+      const isOver = ms >= (untilMs[i] ?? Infinity);
+      const burst = isOver || (ms + 170 * i) % periodMs > 0 ? 0 : calls;
+      const besides = Number(besidesMs !== undefined && ms % besidesMs === 0);
+      for (let n = 0; n < burst + besides; n++) {
         const answer = await limiter?.[verb]();
         const isGranted =
           answer === true ||
@@ -53,12 +57,16 @@ const rows: readonly [Caller, number, number][] = [
   [{ calls: 40, periodMs: 250 }, 45, 50],
   [{ calls: 40, periodMs: 750, verb: "decide" }, 44, 50],
   [{ calls: 40, periodMs: 750, verb: "reserve" }, 44, 50],
+  // others in between do not hide them
+  [{ calls: 40, periodMs: 1000, besidesMs: 100 }, 44, 50.1],
+  // 40 a second, and its bucket holds 40 of the 80
+  [{ calls: 80, periodMs: 3900, besidesMs: 50 }, 27, 32],
   // 20 a second, and the bucket of such a part holds 20
   [{ calls: 40, periodMs: 2000 }, 9, 20.1],
 ];
 for (const [caller, from, to] of rows) {
-  const { calls, periodMs, verb = "tryAcquire" } = caller;
-  test(`${calls} times ${verb} each ${periodMs} ms, beside a region that floods`, async () => {
+  const { calls, periodMs, besidesMs = "no", verb = "tryAcquire" } = caller;
+  test(`${calls} times ${verb} each ${periodMs} ms, and one each ${besidesMs} ms, beside a region that floods`, async () => {
     const [some = 0, other = 0] = await granted([caller, flood], [], 30);
     assert.ok(some >= from && some <= to, `${some} a second`);
     assert.ok(some + other > 85, `${some} and ${other} a second`);
@@ -71,6 +79,12 @@ test("two regions that flood in bursts share the limit, and leave nothing", asyn
     const [one = 0, other = 0] = await granted([caller, caller], [], 30);
     assert.ok(one > 42 && other > 42, `${one} and ${other} a second each ${periodMs} ms`);
   }
+});
+
+test("who calls steadily after bursts has what it asks for then", async () => {
+  const bursts = { calls: 400, periodMs: 1000, besidesMs: 50 };
+  const [, after = 0] = await granted([bursts, flood], [15_500], 20);
+  assert.ok(after > 72, `${after} a second beside 20`);
 });
 
 test("bursts that end leave their part to others after twice their pause", async () => {
