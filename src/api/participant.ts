@@ -29,8 +29,8 @@ export interface Check {
   readonly passes: boolean;
   /** It does not pass because too many callers wait already. */
   readonly isFull?: boolean;
-  /** It does not pass, and its wait is not known: a caller may wait for it until its time is over by this clock. */
-  readonly unknownBy?: Clock;
+  /** It does not pass, and its wait is not known: a caller may wait until its time is over. */
+  readonly isUnknown?: boolean;
   /** It does not pass, and the limiter's own verbs would throw this. */
   readonly error?: Error;
   /** What was taken; absent if nothing was. */
@@ -95,6 +95,8 @@ export interface AtomicStep {
 }
 
 export interface Participant {
+  /** Its waits may become longer than it said: the time of its callers is over by this clock. */
+  readonly clock?: Clock;
   /** Members with the same steps and the same slot are asked in one step. */
   readonly steps: AtomicStep;
   readonly slot: string;

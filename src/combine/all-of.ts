@@ -39,7 +39,14 @@ import {
   takeTogether,
   undoAll,
 } from "./all-or-none.ts";
-import { acquireAll, entriesOf, type RateEntry, subrequestsOf, type TakenAll } from "./waiting.ts";
+import {
+  acquireAll,
+  Deadline,
+  entriesOf,
+  type RateEntry,
+  subrequestsOf,
+  type TakenAll,
+} from "./waiting.ts";
 import {
   AllOfWithSlots,
   type Combination,
@@ -155,22 +162,23 @@ class AllOf implements Limiter, Combination {
     signal?.throwIfAborted();
     const timeoutMs = micros / 1000;
     const entries = entriesOf(this.entries, share);
+    const deadline = new Deadline(entries, timeoutMs);
     const subrequests = subrequestsOf(entries, permits, timeoutMs);
     const together = await inTime(takeTogether(subrequests, { timeoutMs, signal }));
     if (together === undefined) return false;
-    if (!together.passes) {
-      const mayPass = (check?: Check) => check?.passes || check?.unknownBy !== undefined;
-      if (timeoutMs > 0 && together.checks.every(mayPass)) {
-        const taken = await inTime(acquireAll(entries, permits, { signal, timeoutMs }));
-        return taken !== undefined;
-      }
-      reportRefusal(subrequests, together);
-      return false;
+    if (together.passes) {
+      if (timeoutMs === 0) return true;
+      const reserved = new AllReserved(permits, together.checks as readonly Check[]);
+      const ready = deadline.wait(reserved.ready({ signal }), () => void reserved.cancel());
+      return (await ready) !== undefined;
     }
-    if (timeoutMs > 0) {
-      await new AllReserved(permits, together.checks as readonly Check[]).ready({ signal });
+    const mayPass = (check?: Check) => check?.passes || check?.isUnknown;
+    if (timeoutMs > 0 && together.checks.every(mayPass)) {
+      const limits = { signal, timeoutMs, deadline };
+      return (await inTime(acquireAll(entries, permits, limits))) !== undefined;
     }
-    return true;
+    reportRefusal(subrequests, together);
+    return false;
   }
 
   reserve(permits: Permits = 1, options?: ShareOptions): MaybePromise<AllReserved> {

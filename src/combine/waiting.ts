@@ -32,7 +32,7 @@
  * saved up would all be used when slots become free.
  */
 
-import type { Limiter, ShareOptions } from "../api/limiter-api.ts";
+import type { Limiter, Reservation, ShareOptions } from "../api/limiter-api.ts";
 import { refuseShares } from "../api/options.ts";
 import {
   boundTo,
@@ -48,7 +48,8 @@ import {
   type Taken,
 } from "../api/participant.ts";
 import { reserveAwaited } from "../api/reserve-awaited.ts";
-import { ReservationCancelledError } from "../ground/errors.ts";
+import type { Clock } from "../ground/clock.ts";
+import { QueueFullError, ReservationCancelledError } from "../ground/errors.ts";
 import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { Permits } from "../ground/permits.ts";
 import { binds, type Together, takeTogether, undoAll } from "./all-or-none.ts";
@@ -76,6 +77,39 @@ export interface WaitLimits {
   readonly signal: AbortSignal | undefined;
   /** The longest wait, ms; absent: no end. */
   readonly timeoutMs?: number;
+  readonly deadline?: Deadline;
+}
+
+/**
+ * When the time of a caller is over, by the clock of a participant whose waits may become longer. Without one, what the
+ * participants have said is right.
+ */
+export class Deadline {
+  readonly #clock: Clock | undefined;
+  readonly #endMs: number;
+
+  constructor(entries: readonly { readonly participant: Participant }[], timeoutMs: number) {
+    const clock = entries.find(({ participant }) => participant.clock)?.participant.clock;
+    this.#clock = timeoutMs < Infinity ? clock : undefined;
+    this.#endMs = (this.#clock?.now() ?? 0) + timeoutMs;
+  }
+
+  get leftMs(): number {
+    return this.#clock === undefined ? Infinity : Math.max(0, this.#endMs - this.#clock.now());
+  }
+
+  /** Resolves to undefined if the time is over before: then `cancel` is called. */
+  async wait<T>(answer: Promise<T>, cancel: () => void): Promise<T | undefined> {
+    const timer = this.#clock?.wakeAt(this.#endMs, cancel);
+    try {
+      return await answer;
+    } catch (error) {
+      if (timer === undefined || !(error instanceof ReservationCancelledError)) throw error;
+      return undefined;
+    } finally {
+      timer?.cancel();
+    }
+  }
 }
 
 /** Returns the options that name the share of a call; `undefined` if there are none. */
@@ -148,19 +182,20 @@ export interface TakenAll {
 export async function acquireAll(
   entries: readonly AnyEntry[],
   permits: Permits,
-  { signal, timeoutMs = Infinity }: WaitLimits,
+  { signal, timeoutMs = Infinity, deadline = new Deadline(entries, timeoutMs) }: WaitLimits,
 ): Promise<TakenAll | undefined> {
   const kept: Taken[] = [];
   let rest = entries;
   let asked = entries;
   let chances = entries.length * (entries.some(isSlots) ? ROUNDS_WITH_SLOTS : ROUNDS);
   let waitedMs = 0;
+  const leftMs = () => Math.min(timeoutMs - waitedMs, deadline.leftMs);
   const undo = () => undoAll(kept.map((taken) => ({ taken })));
   /** Takes from these participants. @returns the answers if one refuses */
   const refusalOf = (
     participants: readonly AnyEntry[],
   ): MaybePromise<Together["checks"] | undefined> => {
-    const stepOptions = { signal, timeoutMs: timeoutMs - waitedMs };
+    const stepOptions = { signal, timeoutMs: leftMs() };
     // at once where possible: a caller that only looks must not hold a slot in the meantime
     return chain(
       takeTogether(subrequestsOf(participants, permits, 0), stepOptions),
@@ -191,13 +226,13 @@ export async function acquireAll(
     while (checks !== undefined) {
       const binding = bindingOf(checks);
       const entry = asked[binding] as AnyEntry;
-      const leftMs = timeoutMs - waitedMs;
       const check = checks[binding] as Check;
       const ask = (forMs: number) => {
         waitedMs += forMs;
         return tryRest(entry);
       };
-      const got = await waitFor(entry, permits, check, signal, leftMs, kept, ask);
+      const limits = { signal, timeoutMs: leftMs(), deadline };
+      const got = await waitFor(entry, permits, check, limits, kept, ask);
       if (got === undefined) {
         await undo();
         return undefined;
@@ -228,35 +263,41 @@ async function waitFor(
   entry: AnyEntry,
   permits: Permits,
   check: Check,
-  signal: AbortSignal | undefined,
-  leftMs: number,
+  { signal, timeoutMs: leftMs, deadline }: Required<WaitLimits>,
   kept: Taken[],
   ask: AskOthers,
 ): Promise<Waited | undefined> {
   if (isSlots(entry)) return waitForSlots(entry, signal, leftMs, kept, ask);
   const { limiter, participant } = entry;
-  const { decision, unknownBy } = check;
-  if (decision.waitMs > leftMs && unknownBy === undefined) {
+  const { decision, isUnknown = false } = check;
+  if (leftMs <= 0 || (decision.waitMs > leftMs && !isUnknown)) {
     participant.refused(permits, check);
     return undefined;
   }
-  // with a time-out no later caller may overtake it
-  const isOvertaken = leftMs === Infinity && reserveAwaited in limiter;
-  const reserved = isOvertaken ? limiter[reserveAwaited](permits) : limiter.reserve(permits);
-  const reservation = reserved instanceof Promise ? await reserved : reserved;
+  const reservation = await placeOf(limiter, permits, leftMs);
+  if (reservation === undefined) return undefined;
   kept.push({ reservation, undo: () => reservation.undo() });
-  const isLate = reservation.waitMs > leftMs;
-  if (isLate && (reservation.waitMs < Infinity || unknownBy === undefined)) return undefined;
-  const cancel = () => void reservation.cancel();
-  const timer = isLate ? unknownBy?.wakeAt(unknownBy.now() + leftMs, cancel) : undefined;
-  const ready = reservation.ready({ signal }).finally(() => timer?.cancel());
-  const forMs = await ready.catch(whereCancelled);
+  const isKnown = reservation.waitMs < Infinity || !isUnknown;
+  if (isKnown && reservation.waitMs > leftMs) return undefined;
+  const ready = reservation.ready({ signal });
+  const forMs = await deadline.wait(ready, () => void reservation.cancel());
   return forMs === undefined ? undefined : { checks: await ask(forMs) };
 }
 
-/** The time of a caller is over. */
-function whereCancelled(error: unknown): undefined {
-  if (!(error instanceof ReservationCancelledError)) throw error;
+/** @returns undefined: the queue is full, which is no error for a caller with a time-out */
+async function placeOf(
+  limiter: Awaitable,
+  permits: Permits,
+  leftMs: number,
+): Promise<Reservation | undefined> {
+  // with a time-out no later caller may overtake it
+  const isOvertaken = leftMs === Infinity && reserveAwaited in limiter;
+  try {
+    return await (isOvertaken ? limiter[reserveAwaited](permits) : limiter.reserve(permits));
+  } catch (error) {
+    if (leftMs < Infinity && error instanceof QueueFullError) return undefined;
+    throw error;
+  }
 }
 
 async function waitForSlots(

@@ -21,7 +21,6 @@ import {
   type RateParticipant,
 } from "../api/participant.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
-import type { Clock } from "../ground/clock.ts";
 import { asyncDispose } from "../ground/dispose.ts";
 import { StoreUnavailableError } from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
@@ -119,7 +118,6 @@ export class PartLimiter implements RemoteLimiter {
         return { ...this.#open().limiter.peek(permits, options), allowed: false };
       }
     };
-    const shownBy = (check: Check) => shown(check, this.#part);
     const { slot, steps } = new ForeignParticipant({
       peek: (permits = 1) => orAlone(this.#look(this.#open(), permits, options), permits),
       decide: async (permits = 1) => {
@@ -134,9 +132,10 @@ export class PartLimiter implements RemoteLimiter {
     return {
       slot,
       steps: {
-        check: async (...request) => (await steps.check(...request)).map(shownBy),
-        take: async (...request) => (await steps.take(...request)).map(shownBy),
+        check: async (...request) => (await steps.check(...request)).map(shown),
+        take: async (...request) => (await steps.take(...request)).map(shown),
       },
+      clock: this.#part,
       isFair: this.region.isFair,
       refused: (permits) => {
         this.#ask(permits);
@@ -266,8 +265,7 @@ export class PartLimiter implements RemoteLimiter {
   }
 }
 
-function shown(check: Check, clock: Clock): Check {
+function shown(check: Check): Check {
   const decision = known(check.decision);
-  const isKnown = check.passes || decision === check.decision;
-  return { ...check, decision, ...(isKnown ? {} : { unknownBy: clock }) };
+  return { ...check, decision, isUnknown: !check.passes && decision !== check.decision };
 }

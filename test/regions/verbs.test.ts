@@ -5,6 +5,7 @@ import {
   diagnostics,
   fairShares,
   fixedWindow,
+  Limiter,
   leakyBucket,
   type Policies,
   RateLimiter,
@@ -488,6 +489,64 @@ test("a combination waits for a time that is not known, until the caller's time 
   // nothing is left of those that were late: the burst of a second is there, and what is lent
   assert.is(local.peek().remaining, 1001);
   assert.is((await limiter.peek()).remaining, 10);
+  await limiter.close();
+});
+
+test("a combination ends in time though the part for which it waits has shrunk", async () => {
+  for (const local of [undefined, memoryStore()]) {
+    const policy = tokenBucket({ capacity: 10, refill: 10, everyMs: 1000 });
+    const { clock, home, limiter } = await withLocal({ local, leaseMs: 2000 }, policy);
+    await busy(limiter, clock, 6000);
+    const before = Array.from({ length: 25 }, () => nameOf(limiter.acquire()));
+    const other = Limiter.create(tokenBucket({ capacity: 9, refill: 1, everyMs: 1e9 }), { clock });
+    const start = clock.now();
+    // due in less than 4 s
+    const granted = allOf(other, limiter).tryAcquire(1, 4000);
+    home.fail();
+    let endMs = 0;
+    const end = granted.then(() => {
+      endMs = clock.now() - start;
+    });
+    await clock.advance(60_000);
+    await end;
+    assert.is(await granted, false);
+    assert.is(endMs, 4000);
+    assert.is(other.peek().remaining, 9);
+    void limiter.close();
+    await clock.advance(5000);
+    await Promise.all(before);
+  }
+});
+
+test("a combination with a time-out is refused where no more callers may wait", async () => {
+  const { clock, home, limiter } = await withLocal({ maxWaiting: 2 });
+  home.fail();
+  await drain(limiter);
+  const waiting = [limiter.acquire(), limiter.acquire()].map(nameOf);
+  await clock.advance(1);
+  const slots = ConcurrencyLimiter.create(5, { clock });
+  assert.is(await allOf(limiter).tryAcquire(1, 50), false);
+  assert.is(await allOf(limiter, slots).tryAcquire(1, 50), undefined);
+  await limiter.close();
+  await Promise.all(waiting);
+});
+
+test("a combination whose trips are long is late by no more than these", async () => {
+  const { clock, home, local, limiter } = await withLocal();
+  home.fail();
+  await drain(limiter);
+  local.delayMs = 200;
+  const both = allOf(limiter, RateLimiter.create(2, { clock }));
+  const start = clock.now();
+  const ends: number[] = [];
+  for (let i = 0; i < 60; i++) {
+    const call = both.tryAcquire(1, 1000);
+    void call.then(() => ends.push(clock.now() - start));
+  }
+  await clock.advance(20_000);
+  assert.is(ends.length, 60);
+  // a trip and another one to give back
+  assert.ok(Math.max(...ends) <= 1500, `${Math.max(...ends)}`);
   await limiter.close();
 });
 
