@@ -587,6 +587,60 @@ test("a home that throws at once is asked once in an interval", async () => {
   await limiter.close();
 });
 
+for (const losesReplies of [false, true]) {
+  test(`what a process with a longer window has used does not come back by one with a shorter one${losesReplies ? ", whose replies are lost" : ""}`, async () => {
+    const clock = new FakeClock();
+    const home = new SlowHome(clock);
+    home.delayMs = 20;
+    const long = slidingLog({ limit: 100, windowMs: 60_000 });
+    const short = slidingLog({ limit: 20, windowMs: 10_000 });
+    const regions = ["old", "used", "new"];
+    const [old, used, other] = regions.map((region) => {
+      const policy = region === "new" ? short : long;
+      return open({ clock, home: home.store, region, regions }, policy).limiter;
+    }) as [Limiter, Limiter, Limiter];
+    const instants: number[] = [];
+    /** Each calls once in so many ms. */
+    const run = async (ms: number, rates: readonly (readonly [Limiter, number])[]) => {
+      for (let t = 0; t < ms; t += 50) {
+        for (const [limiter, everyMs] of rates) {
+          if (t % everyMs === 0 && (await limiter.tryAcquire())) instants.push(clock.now());
+        }
+        await clock.advance(50);
+      }
+    };
+    // until the home is old enough to give windows
+    await run(130_000, [[used, 500]]);
+    await run(70_000, [[used, 10_000]]);
+    const three = [used, used, used].map((limiter) => [limiter, 50] as const);
+    await run(2000, [...three, [old, 500]]);
+    await run(1500, [
+      [other, 50],
+      [old, 500],
+    ]);
+    void used.close();
+    await run(10_000, [
+      [other, 100],
+      [old, 500],
+    ]);
+    home.losesReplies = losesReplies;
+    await run(1000, [
+      [other, 100],
+      [old, 500],
+    ]);
+    if (losesReplies) void other.close();
+    home.losesReplies = false;
+    await run(20_000, [[old, 50]]);
+    const most = Math.max(
+      ...instants.map((at) => instants.filter((one) => one > at - 60_000 && one <= at).length),
+    );
+    assert.ok(most > 60 && most <= 100, `${most} in 60 s`);
+    void old.close();
+    void other.close();
+    await clock.advance(5000);
+  });
+}
+
 test("a clock may show less than 0", async () => {
   const inner = new FakeClock();
   const clock: Clock = {
