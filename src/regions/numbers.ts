@@ -63,7 +63,7 @@ function rateOf(policy: Policy): number {
 }
 
 /** Returns the largest request that the policy grants; `Infinity` if it lends. */
-export function largestOf(policy: Policy): number {
+function largestOf(policy: Policy): number {
   const state = new SinglePolicyState(policy, policy.algorithm.start(policy, 0));
   const largest = state.capacity(0);
   return state.earliest(0, 2 * largest) < Infinity ? Infinity : largest;

@@ -1,12 +1,11 @@
-import type { RemoteLimiter } from "../api/limiter-api.ts";
 import { OutageStats } from "../api/outage-stats.ts";
 import { CallStats } from "../api/stats.ts";
 import { toMillis } from "../ground/clock.ts";
-import { allEnded } from "../ground/in-turn.ts";
-import { type Amount, combine, sizeOf } from "../ground/permits.ts";
+import { type Amount, combine } from "../ground/permits.ts";
 import type { Payment } from "../queue/reservation.ts";
 import { open } from "../redis/options.ts";
 import { KeyedRemoteLimiter } from "../remote/keyed-remote-limiter.ts";
+import { change, type RemoteLimiter } from "../remote/remote-limiter.ts";
 import { checkShared, type SharedOptions } from "../remote/remote-options.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import type { RedisClient } from "../stores/redis/client.ts";
@@ -15,7 +14,6 @@ import type { LuaTwin } from "../stores/redis/lua-twin.ts";
 import type { Store } from "../stores/store.ts";
 import { Feed } from "./feed.ts";
 import { partsOf } from "./move.ts";
-import { largestOf } from "./numbers.ts";
 import { isStore } from "./options.ts";
 import type { MemberOptions, Part } from "./part.ts";
 
@@ -35,9 +33,6 @@ class ReserveStats extends OutageStats {
     return new Uncounted({ limiter: "" }, names);
   }
 }
-
-/** Of a larger payment the rest is lost: the reserve is empty for a long time as it is. */
-const MOST_PIECES = 16;
 
 /** The reserve of a region in its store, for all keys. */
 export class Reserve {
@@ -110,23 +105,9 @@ export class Reserve {
     return true;
   }
 
-  /** Charges or refunds in pieces that the reserve holds; they are sent in one trip. */
-  pay(part: Part, [verb, amount]: Payment): Promise<void> {
-    const limiter = this.of(part.key);
-    return allEnded(this.#piecesOf(amount).map((each) => limiter[verb](part.permitsOf(each))));
-  }
-
-  #piecesOf(amount: Amount): readonly Amount[] {
-    const { reserve, reserved, numbers } = this.#options;
-    if (reserve.earliest(0, amount) < Infinity) return [amount];
-    const [first = 0, ...others] = partsOf(numbers.policies.list, reserved).map(largestOf);
-    const largest = typeof amount === "number" ? first : [first, ...others];
-    const times = combine(amount, largest, (permits, most = Infinity) => permits / most);
-    const count = Math.min(MOST_PIECES, Math.ceil(sizeOf(times)));
-    const piece = combine(amount, largest, (permits, most = Infinity) =>
-      Math.min(permits / count, most),
-    );
-    return Array.from({ length: count }, () => piece);
+  /** Charges or refunds all of it, also more than the reserve holds: what is refunded later was charged. */
+  pay(part: Part, payment: Payment): Promise<void> {
+    return this.of(part.key)[change](...payment);
   }
 
   close(): Promise<void> {

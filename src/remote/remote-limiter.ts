@@ -19,8 +19,9 @@ import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts"
 import type { Counted } from "../api/stats.ts";
 import { atLeastZero, checkNumber } from "../ground/check.ts";
 import { asyncDispose } from "../ground/dispose.ts";
-import type { Permits } from "../ground/permits.ts";
+import type { Amount, Permits } from "../ground/permits.ts";
 import { FIFO, orderIn } from "../queue/order.ts";
+import type { Payment } from "../queue/reservation.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
 import { openPolicyState } from "../stores/state/several.ts";
 import type { Answer, Store, StoreRequest } from "../stores/store.ts";
@@ -30,6 +31,9 @@ import { FairCalls } from "./fair/fair-calls.ts";
 import { GrantQueue } from "./grant-queue.ts";
 import { RemoteCalls } from "./remote-calls.ts";
 import { counterOf, type Parts, type RemoteOptions, refuseStrict } from "./remote-options.ts";
+
+/** The verb of what was used where nobody asked before: the capacity is no bound. */
+export const change: unique symbol = Symbol("change");
 
 export class RemoteLimiter implements Face, Counted, Combinable, AsyncDisposable {
   readonly #parts: Parts;
@@ -92,6 +96,10 @@ export class RemoteLimiter implements Face, Counted, Combinable, AsyncDisposable
 
   refund(permits: Permits): Promise<void> {
     return this.#storeCalls.refund(permits);
+  }
+
+  [change](verb: Payment[0], amount: Amount): Promise<void> {
+    return this.#storeCalls.change(verb, amount);
   }
 
   /**
