@@ -17,6 +17,7 @@
 import type { RemoteLimiter, Reservation } from "../api/limiter-api.ts";
 import type { Timer } from "../ground/clock.ts";
 import { type Amount, combine, sameAmount, sizeOf } from "../ground/permits.ts";
+import { type AccountedReservation, unpaid } from "../queue/reservation.ts";
 import type { Waiter } from "../queue/waiter.ts";
 import type { Part } from "./part.ts";
 
@@ -25,17 +26,22 @@ const RETRY_MS = 250;
 /** Without a part, a place that is due in more than this part of an interval is given up for a smaller one. */
 const FAR = 0.5;
 
-/** Those that the reserve has served: what they have used is settled there. */
-const served = new WeakSet<object>();
+/** Those that the reserve has served: what they have used is settled there. With the charge that is under way for each. */
+const served = new WeakMap<object, Promise<void> | undefined>();
 
 /** From now on the reserve is known to have served it. */
-export function serve(reservation: object): void {
-  served.add(reservation);
+export function serve(reservation: object, charge?: Promise<void>): void {
+  served.set(reservation, charge);
 }
 
 /** Whether the reserve, and not the part, has served the reservation. */
 export function isOfReserve(reservation: Reservation): boolean {
   return served.has(reservation);
+}
+
+/** Resolves when it is known what the reserve has charged for it; undefined: that is known. */
+export function chargeOf(reservation: Reservation): Promise<void> | undefined {
+  return served.get(reservation);
 }
 
 /** What the reserve is for one part while callers wait for it. */
@@ -195,7 +201,7 @@ export class Feed {
       const { queue } = this.#part;
       queue.remove(head, queue.last);
       head.release(queue.last, queue.last);
-      await this.#charge(less(taken, amount));
+      await this.#charge(head, less(taken, amount));
     }
     this.#answered();
     return left;
@@ -210,10 +216,17 @@ export class Feed {
       .catch(() => {});
   }
 
-  /** Charges what a caller has settled for while it waited. */
-  async #charge(amount: Amount): Promise<void> {
+  /** Charges what a reservation was settled to while it waited; if that fails, its next settlement makes up for it. */
+  async #charge(head: Waiter, amount: Amount): Promise<void> {
     if (sizeOf(amount) === 0) return;
-    await this.#pay(amount).catch(() => this.#part.queue.charge(amount));
+    const charge = this.#pay(amount).catch(() => {
+      // no other waiter takes more than it waits for
+      const reservation = head as Waiter & AccountedReservation;
+      reservation.used = unpaid(reservation.used, ["charge", amount]);
+    });
+    serve(head, charge);
+    await charge;
+    serve(head);
   }
 
   async #pause(): Promise<void> {

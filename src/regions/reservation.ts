@@ -2,7 +2,7 @@ import type { Reservation, WaitOptions } from "../api/limiter-api.ts";
 import { atLeastZero } from "../ground/check.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import { type Exclusive, inTurn } from "../ground/in-turn.ts";
-import type { MaybePromise } from "../ground/maybe-promise.ts";
+import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import {
   type AccountedReservation,
@@ -10,7 +10,7 @@ import {
   type Payment,
   unpaid,
 } from "../queue/reservation.ts";
-import { isOfReserve } from "./feed.ts";
+import { chargeOf, isOfReserve } from "./feed.ts";
 import { known } from "./part-state.ts";
 
 /** Charges and refunds the reserve, or the part of the key. @param failed called for each payment that was not made */
@@ -73,7 +73,7 @@ export class RegionalReservation implements Reservation, Exclusive {
     this.#supply.amount(actual, atLeastZero);
     // the caller may use the object again
     const used = typeof actual === "number" ? actual : { ...actual };
-    await inTurn(this, () => this.#settle(used));
+    await inTurn(this, () => chain(chargeOf(this.place), () => this.#settle(used)));
   }
 
   /** Nothing is under way after it while the reservation waits: it owes nothing then. */

@@ -579,6 +579,39 @@ test("… and what a reservation that waits is settled to", async () => {
   assert.is(await wait(), 2500);
 });
 
+for (const [title, afterMs, used] of [
+  ["to less while it is under way", 0, 0],
+  ["to less after that", 100, 0],
+  ["to less, but more than was reserved", 100, 6],
+] as const)
+  test(`a charge for a reservation that has waited fails, and it is settled ${title}: as much is charged as was used`, async () => {
+    const policy = tokenBucket({ capacity: 300, refill: 300, everyMs: HOUR_MS });
+    const { clock, home, local, limiter } = await withLocal({}, policy);
+    home.fail();
+    await drain(limiter);
+    const reservation = await limiter.reserve(5);
+    await reservation.settle(9);
+    const run = local.run.bind(local);
+    local.run = async (...request) => {
+      if (request[2].every(({ verb }) => verb !== "charge")) return run(...request);
+      local.run = run;
+      await new Promise<void>((resolve) => void clock.wakeAt(clock.now() + 50, resolve));
+      throw new TypeError("not sent");
+    };
+    const ready = reservation.ready();
+    await clock.advance(HOUR_MS / 2);
+    await ready;
+    await clock.advance(afterMs);
+    const settled = reservation.settle(used);
+    await clock.advance(HOUR_MS / 5);
+    await settled;
+    let left = 0;
+    while (await limiter.tryAcquire()) left += 1;
+    await limiter.close();
+    // 3 or 4 more: the reserve gives back what it has not charged
+    assert.is(left, 7 - used);
+  });
+
 test("… and gets all of it back", async () => {
   const { limiter, wait } = await withoutPart();
   const reservation = await limiter.reserve();
