@@ -1,7 +1,7 @@
 import type { Reservation, WaitOptions } from "../api/limiter-api.ts";
 import { atLeastZero } from "../ground/check.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
-import { type Exclusive, inTurn } from "../ground/in-turn.ts";
+import { type Exclusive, settleInTurn } from "../ground/in-turn.ts";
 import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import {
@@ -10,8 +10,11 @@ import {
   type Payment,
   unpaid,
 } from "../queue/reservation.ts";
+import type { PolicyState } from "../stores/state/one.ts";
 import { chargeOf, isOfReserve } from "./feed.ts";
 import { known } from "./part-state.ts";
+
+type Supply = Pick<PolicyState, "amount" | "names">;
 
 /** Charges and refunds the reserve, or the part of the key. @param failed called for each payment that was not made */
 export type Pay = (
@@ -33,15 +36,15 @@ export class RegionalReservation implements Reservation, Exclusive {
   readonly #pay: Pay;
   /** What `make` has asked to be paid. */
   readonly #owed: Payment[] = [];
-  readonly #supply: CheckedAccount["supply"];
-  underWay: Promise<void> | undefined;
+  readonly #supply: Supply;
+  underWay: Exclusive["underWay"];
 
   /**
    * @param make makes it in a part
    * @param changed called when it needs other permits while it waits
    */
   constructor(
-    supply: CheckedAccount["supply"],
+    supply: Supply,
     make: (account: CheckedAccount) => AccountedReservation,
     pay: Pay,
     changed: () => void,
@@ -70,21 +73,30 @@ export class RegionalReservation implements Reservation, Exclusive {
   }
 
   async settle(actual: Permits): Promise<void> {
-    this.#supply.amount(actual, atLeastZero);
-    // the caller may use the object again
-    const used = typeof actual === "number" ? actual : { ...actual };
-    await inTurn(this, () => chain(chargeOf(this.place), () => this.#settle(used)));
+    const amount = this.#supply.amount(actual, atLeastZero);
+    await settleInTurn(this, amount, (used) =>
+      chain(chargeOf(this.place), () => this.#settle(used)),
+    );
   }
 
   /** Nothing is under way after it while the reservation waits: it owes nothing then. */
-  #settle(used: Permits): MaybePromise<void> {
-    this.place.settle(used);
+  #settle(used: Amount): MaybePromise<void> {
+    this.place.settle(this.#permitsOf(used));
     const owed = this.#owed.splice(0);
     this.#changed();
     if (owed.length === 0) return;
     return this.#pay(owed, isOfReserve(this.place), (payment) => {
       this.place.used = unpaid(this.place.used, payment);
     });
+  }
+
+  #permitsOf(amount: Amount): Permits {
+    if (typeof amount === "number") return amount;
+    const named = this.#supply.names.flatMap((name, i) => {
+      const permits = amount[i];
+      return permits === undefined ? [] : [[name, permits] as const];
+    });
+    return Object.fromEntries(named);
   }
 
   undo(): Promise<void> {

@@ -20,7 +20,7 @@ import {
 } from "../api/options.ts";
 import { atLeastZero } from "../ground/check.ts";
 import { LimiterClosedError, QueueFullError } from "../ground/errors.ts";
-import { allEnded, inTurn } from "../ground/in-turn.ts";
+import { allEnded, settleInTurn } from "../ground/in-turn.ts";
 import { LinkedList } from "../ground/linked-list.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { correct, type Payment, unpaid } from "../queue/reservation.ts";
@@ -213,15 +213,16 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   }
 
   async settle(reservation: Charged, actual: Permits): Promise<void> {
-    const used = this.parts.policyState.amount(actual, atLeastZero);
-    await inTurn(reservation, () => {
+    const amount = this.parts.policyState.amount(actual, atLeastZero);
+    await settleInTurn(reservation, amount, (used) => {
       const changes: Promise<void>[] = [];
       const by = (verb: Payment[0]) => (amount: Amount) => {
-        const changed = this.change(verb, amount).catch((error) => {
-          reservation.charged = unpaid(reservation.charged, [verb, amount]);
-          throw error;
-        });
-        changes.push(changed);
+        changes.push(
+          this.change(verb, amount).catch((error) => {
+            reservation.charged = unpaid(reservation.charged, [verb, amount]);
+            throw error;
+          }),
+        );
       };
       const account = { charge: by("charge"), refund: by("refund") };
       reservation.charged = correct(account, reservation.charged, used);

@@ -20,7 +20,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
   onReturned: (() => void) | undefined;
   readonly #resolve: (outcome: RemoteReservation | PromiseLike<never>) => void;
   charged: Amount;
-  underWay: Promise<void> | undefined;
+  next: Charged["next"];
   /** Of the store. */
   #grant: Grant | undefined;
   /** From when its permits can be used; Infinity: they are not granted yet. */
@@ -152,6 +152,8 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
   }
 
   #return(): Promise<void> {
+    // what is settled from now on is settled after it
+    this.next = undefined;
     return inTurn(this, () => {
       const taken = this.charged;
       this.charged = combine(taken, taken, () => 0);

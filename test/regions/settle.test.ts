@@ -375,6 +375,62 @@ for (const where of ["a region", "a store"] as const) {
   });
 }
 
+for (const where of ["a region", "a store"] as const)
+  test(`${where}: a hundred settlements at once take two trips, and what the last says of each policy counts`, async () => {
+    const { clock, local, limiter } = ofHundred(where);
+    const reservation = await limiter.reserve({ tokens: 20 });
+    const run = local.run.bind(local);
+    let trips = 0;
+    local.run = async (...request) => {
+      trips += 1;
+      await new Promise<void>((resolve) => void clock.wakeAt(clock.now() + 100, resolve));
+      return run(...request);
+    };
+    const settled: Promise<string>[] = [];
+    const settle = (used: Permits) => {
+      settled.push(nameOf(Promise.resolve(reservation.settle(used))));
+    };
+    settle({ tokens: 21 });
+    await clock.advance(1);
+    settle(7);
+    for (let tokens = 22; tokens <= 120; tokens++) settle({ tokens });
+    settle({ tokens: 35 });
+    await clock.advance(200);
+    const [ended, last] = [await Promise.all(settled), trips];
+    local.run = run;
+    const { calls, tokens } = (await limiter.peek()).policies;
+    void limiter.close();
+    await clock.advance(5000);
+    assert.equal([...new Set(ended)], ["undefined"]);
+    assert.is(last, 2);
+    assert.equal(
+      [calls, tokens].map((one) => Math.round(one?.remaining ?? -1)),
+      [20 - 7, 100 - 35],
+    );
+  });
+
+test("a settlement after a cancellation that waits for its turn comes after it", async () => {
+  const clock = new FakeClock();
+  const store = memoryStore({ clock });
+  const policy = tokenBucket({ capacity: 100, refill: 100, everyMs: HOUR_MS });
+  const limiter = StoreLimiter.create(store, "limit", policy, { clock });
+  assert.ok(await limiter.tryAcquire(100));
+  const reservation = await limiter.reserve(20);
+  store.delayMs = 50;
+  const calls = [30, 40].map((used) => reservation.settle(used));
+  calls.push(Promise.resolve(reservation.cancel()).then(() => {}));
+  await clock.advance(10);
+  calls.push(reservation.settle(4));
+  await Promise.all([clock.advance(1000), ...calls]);
+  store.delayMs = 0;
+  await clock.advance(HOUR_MS / 10);
+  const { remaining } = await limiter.peek();
+  void limiter.close();
+  await clock.advance(5000);
+  // 10: it was part of the one before the cancellation, which gave it back
+  assert.is(Math.round(remaining), 6);
+});
+
 test("a store: a settlement that follows another one is charged although the limiter is closed", async () => {
   const { clock, local, limiter } = ofHundred("a store");
   const reservation = await limiter.reserve({ tokens: 20 });

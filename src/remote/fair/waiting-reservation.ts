@@ -17,7 +17,6 @@ export class WaitingReservation implements Reservation, Charged {
   readonly #store: RemoteCalls;
   readonly #ranks: Ranks<OrderedCaller>;
   charged: Amount;
-  underWay: Promise<void> | undefined;
   #state: "waiting" | "granted" | "left" | "undone" = "waiting";
 
   /** @param enter makes the call */
