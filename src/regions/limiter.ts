@@ -58,7 +58,7 @@ export class PartLimiter implements RemoteLimiter {
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
     return this.#try(() => {
       if (options !== undefined) checkWaitOptions(options)?.throwIfAborted();
-      const part = this.#ask(permits, options);
+      const part = this.#found();
       return part.grants(permits, options)
         ? AT_ONCE
         : this.#fallback.acquire(part, permits, options);
@@ -72,7 +72,7 @@ export class PartLimiter implements RemoteLimiter {
     try {
       if (wait !== undefined) return this.#tryWithin(first as Permits, wait);
       if (isTryOptions(first)) return this.#tryWithin(1, first);
-      return this.#fallback.tryAcquire(this.#ask(first), first);
+      return this.#fallback.tryAcquire(this.#found(), first);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -81,7 +81,7 @@ export class PartLimiter implements RemoteLimiter {
   #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
     checkTryOptions(wait).signal?.throwIfAborted();
     const options = typeof wait === "number" ? { timeoutMs: wait } : wait;
-    const part = this.#ask(permits, options);
+    const part = this.#found();
     return part.grants(permits, options)
       ? GRANTED
       : this.#fallback.tryWithin(part, permits, options);
@@ -242,13 +242,18 @@ export class PartLimiter implements RemoteLimiter {
     return this.region.open(this.#key);
   }
 
-  /** The same for a request, which is counted as demand if it is right; faster. */
-  #ask(permits: Permits, options?: ShareOptions): Part {
+  /** The same for a call that reads the clock itself; faster. */
+  #found(): Part {
     this.region.checkOpen();
     const part = this.#part;
     if (part.isLapsed) this.region.member.lapse(part);
-    if (options !== undefined) part.check(permits, options);
-    part.asked(permits);
+    return part;
+  }
+
+  /** The same for a request, which is counted as demand if it is right. */
+  #ask(permits: Permits, options?: ShareOptions): Part {
+    const part = this.#found();
+    part.asked(permits, options);
     return part;
   }
 

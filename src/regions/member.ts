@@ -77,8 +77,8 @@ export class Member {
 
   /** Learns when the ledger was created, so that a key that becomes hot later need not wait for that. */
   greet(): void {
-    const isKnown = this.#greetMs === Infinity || this.#isClosed;
-    if (!isKnown && this.#options.clock.now() >= this.#greetMs) this.#sendRoot();
+    if (this.#greetMs === Infinity || this.#isClosed) return;
+    if (this.#options.clock.now() >= this.#greetMs) this.#sendRoot();
   }
 
   /** Whether the part takes part in the messages. */

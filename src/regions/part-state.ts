@@ -45,6 +45,15 @@ export class PartState implements PolicyState {
     return at < Infinity || this.#isTooLarge(amount) ? at : UNKNOWN;
   }
 
+  /** Takes the permits, if they can be used now. */
+  takes(now: number, amount: Amount): boolean {
+    if (this.#validity.isOver) return false;
+    const at = this.#part.earliest(now, amount);
+    if (at > now) return false;
+    this.#part.take(at, amount, now);
+    return true;
+  }
+
   /** A part may shrink below a request that waits in time. */
   deadlines<Item extends Due>(): Deadlines<Item> {
     return new Deadlines();

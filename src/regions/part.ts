@@ -163,49 +163,57 @@ export class Part implements Validity, Clock {
     return mostOf(this.#state.amount(permits), this.#options.numbers.rates);
   }
 
-  /** Takes the permits if they can be used now, or counts the refusal. */
+  /** Counts the request, and takes the permits if they can be used now, or counts the refusal. */
   tryAcquire(permits: Permits): boolean {
-    if (this.#queue === undefined && this.grants(permits)) return true;
+    if (this.#queue === undefined) {
+      if (this.grants(permits)) return true;
+    } else this.asked(permits);
     const isGranted = this.limiter.tryAcquire(permits);
     this.seen();
     return isGranted;
   }
 
-  /** Takes the permits if they can be used now; a refusal is not counted, since the caller is asked elsewhere then. */
+  /**
+   * Counts the request, and takes the permits if they can be used now; a refusal is not counted, since the caller is asked
+   * elsewhere then.
+   */
   grants(permits: Permits, options?: ShareOptions): boolean {
-    const amount = this.#state.amount(permits);
     const { order, stats } = this.#options;
+    const amount = this.#checked(permits);
     const fairEntry = order.entryOf(options, amount);
+    this.#counts(amount);
     const isGranted =
       this.#queue === undefined && order === FIFO
-        ? this.#takes(amount)
+        ? this.#state.takes(this.#time.now(), amount)
         : this.queue.grant(amount, fairEntry);
     this.seen();
     if (isGranted) stats.counts.granted += 1;
     return isGranted;
   }
 
-  #takes(amount: Amount): boolean {
-    const now = this.#time.now();
-    const at = this.#state.earliest(now, amount);
-    if (at <= now) this.#state.take(at, amount, now);
-    return at <= now;
+  /** Counts a request as demand. @throws TypeError or RangeError as the call does, PermitsExceedCapacityError as `#checked` */
+  asked(permits: Permits, options?: ShareOptions): void {
+    const amount = this.#checked(permits);
+    this.#options.order.entryOf(options, amount);
+    this.#counts(amount);
   }
 
-  /** @throws TypeError or RangeError if these are not the options of a call */
-  check(permits: Permits, options: ShareOptions): void {
-    this.#options.order.entryOf(options, this.#state.amount(permits));
-  }
-
-  /** Counts a request as demand. @throws PermitsExceedCapacityError if no part can ever grant it */
-  asked(permits: Permits): void {
+  /** @throws PermitsExceedCapacityError if no part can ever grant it */
+  #checked(permits: Permits): Amount {
     const { largest, numbers } = this.#options;
     const amount = largest.amount(permits);
-    if (!(typeof amount === "number" && amount <= numbers.fits)) {
-      if (largest.earliest(0, amount) === Infinity) throw this.#state.excess(0, amount);
-      if (typeof amount === "number") numbers.fits = amount;
-    }
-    this.demand.asked(mostOf(amount, numbers.rates), mostOf(amount, numbers.largest));
+    if (typeof amount === "number" && amount <= numbers.fits) return amount;
+    if (largest.earliest(0, amount) === Infinity) throw this.#state.excess(0, amount);
+    if (typeof amount === "number") numbers.fits = amount;
+    return amount;
+  }
+
+  #counts(amount: Amount): void {
+    const { rates, largest } = this.#options.numbers;
+    // the usual case, without a call
+    if (typeof amount === "number")
+      this.demand.asked(amount / (rates[0] ?? 1), amount / (largest[0] ?? 1));
+    else this.demand.asked(mostOf(amount, rates), mostOf(amount, largest));
   }
 
   /** A request has just been looked at. */
