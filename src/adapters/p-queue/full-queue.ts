@@ -2,7 +2,7 @@ import { QueueFullError } from "../../ground/errors.ts";
 import { Fifo } from "../../queue/fifo.ts";
 import { onAbort } from "../on-abort.ts";
 import type { JobOptions, PacedAddOptions, PacedJob } from "./job.ts";
-import type { JobHeap } from "./job-heap.ts";
+import type { WaitingJobs } from "./waiting-jobs.ts";
 
 export const ON_FULL = ["reject", "drop-oldest", "drop-lowest-priority", "wait"] as const;
 
@@ -41,7 +41,7 @@ export class FullQueue {
 
   /** Adds a job, or handles it as `onFull` demands. @param add adds the job to the queue */
   add<Result>(
-    jobs: JobHeap,
+    jobs: WaitingJobs,
     job: PacedJob<Result>,
     options: Partial<PacedAddOptions> | undefined,
     add: Add,
@@ -58,7 +58,7 @@ export class FullQueue {
   }
 
   /** Admits the next job that waits outside, if there is room. */
-  admit(jobs: JobHeap): void {
+  admit(jobs: WaitingJobs): void {
     if (this.#isEntering || jobs.size >= this.#maxWaiting) return;
     const entrant = this.#outside.shift();
     if (entrant === undefined) return;
@@ -77,14 +77,14 @@ export class FullQueue {
   }
 
   /** Drops a job if `onFull` allows it. @returns whether a job was dropped */
-  #makeRoom(jobs: JobHeap, priority: number): boolean {
+  #makeRoom(jobs: WaitingJobs, priority: number): boolean {
     const drop = this.#victim(jobs, priority);
     drop?.(this.#error(true));
     return drop !== undefined;
   }
 
   /** Returns what drops the victim; undefined if no job may be dropped. */
-  #victim(jobs: JobHeap, priority: number): Drop | undefined {
+  #victim(jobs: WaitingJobs, priority: number): Drop | undefined {
     if (this.#onFull === "reject") return undefined;
     if (this.#onFull === "drop-oldest") return this.#drops.values().next().value;
     const { leastUrgent } = jobs;

@@ -98,17 +98,14 @@ export class ScopedJob extends AsyncScope implements Job {
  */
 export class JobRank {
   readonly priority: number;
-  /** Its index in the heap of ranks. */
-  index: number;
   /** The first waiting job; undefined if no job waits. */
   first: Job | undefined;
   #last: Job | undefined;
   #size = 0;
   #gone = 0;
 
-  constructor(priority: number, index: number) {
+  constructor(priority: number) {
     this.priority = priority;
-    this.index = index;
   }
 
   append(job: Job): void {

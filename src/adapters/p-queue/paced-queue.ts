@@ -41,8 +41,8 @@ import {
   type PacedAddOptions,
   type PacedJob,
 } from "./job.ts";
-import { JobHeap } from "./job-heap.ts";
 import { giveBack, type Pass, PermitRequests, Refusal } from "./permit-requests.ts";
+import { WaitingJobs } from "./waiting-jobs.ts";
 
 /** The options of `PacedQueue`: those of `PQueue` that it supports, and a limiter. */
 export interface PacedQueueOptions {
@@ -101,9 +101,9 @@ const jobsAtLeastOne: Bound = {
 };
 const anyPriority: Bound = { words: "a number", holds: (value) => !Number.isNaN(value) };
 
-/** The heap that the PQueue created last, and the function it calls before it returns a job. */
-interface CreatedHeap {
-  jobs: JobHeap;
+/** The queue that the PQueue created last, and the function it calls before it returns a job. */
+interface CreatedQueue {
+  jobs: WaitingJobs;
   onTake(): void;
 }
 
@@ -115,9 +115,9 @@ interface CreatedHeap {
  * const queue = new PacedQueue({ limiter, concurrency: 20 });
  * await queue.add(() => fetch(url), { permits: 2, priority: 1 });
  */
-export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
+export class PacedQueue extends PQueue<WaitingJobs, PacedAddOptions> {
   readonly #requests: PermitRequests;
-  readonly #heap: CreatedHeap;
+  readonly #created: CreatedQueue;
   readonly #full: FullQueue | undefined;
   readonly #isFair: boolean;
   #isPaused: boolean;
@@ -146,20 +146,20 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     checkBoolean("autoStart", autoStart);
     checkNumber("maxWaiting", maxWaiting, jobsAtLeastOne);
     checkOneOf("onFull", onFull, ON_FULL);
-    const heap: CreatedHeap = { jobs: new JobHeap(), onTake() {} };
+    const created: CreatedQueue = { jobs: new WaitingJobs(), onTake() {} };
     super({
       // `concurrency` as it is, since the versions differ on `undefined`; PQueue ignores our own options
       ...others,
       autoStart: false,
-      queueClass: heapOf(heap, isFair ? FairRank : JobRank),
+      queueClass: queueClassOf(created, isFair ? FairRank : JobRank),
       ...(timeout === undefined ? {} : { timeout }),
     });
     this.#requests = new PermitRequests(limiter, shareOf(options), () => this.#pump());
     this.#isFair = isFair;
     this.#isPaused = !autoStart;
-    this.#heap = heap;
+    this.#created = created;
     this.#full = maxWaiting === Infinity ? undefined : new FullQueue(maxWaiting, onFull);
-    heap.onTake = () => super.pause();
+    created.onTake = () => super.pause();
   }
 
   /**
@@ -188,14 +188,14 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     }
     const full = this.#full;
     if (full === undefined) return this.#enqueue(job, options);
-    return full.add(this.#heap.jobs, job, options, (...args) => this.#enqueue(...args));
+    return full.add(this.#created.jobs, job, options, (...args) => this.#enqueue(...args));
   }
 
   #enqueue<Result>(
     work: PacedJob<Result>,
     options: Partial<JobOptions> | undefined,
   ): Promise<Result & Awaited<Result>> {
-    const { jobs } = this.#heap;
+    const { jobs } = this.#created;
     // those of an outer `add`: a job or a listener may call `add` inside it
     const { bare, work: outer } = jobs;
     jobs.bare = undefined;
@@ -267,7 +267,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   override set concurrency(concurrency: number) {
     super.concurrency = concurrency;
     // PQueue's constructor sets it before our own fields exist
-    if (#heap in this) this.#pump();
+    if (#created in this) this.#pump();
   }
 
   /** Requests permits for the next jobs, starts jobs that have them, and gives up unneeded requests. */
@@ -275,11 +275,11 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     // while the PQueue takes a job, the outer `#pump` continues afterwards
     while (!this.#isOpening) {
       const slots = this.#isPaused ? 0 : this.concurrency - this.pending;
-      const pass = this.#requests.next(this.#heap.jobs, slots);
+      const pass = this.#requests.next(this.#created.jobs, slots);
       if (pass === undefined) break;
       this.#open(pass);
     }
-    this.#full?.admit(this.#heap.jobs);
+    this.#full?.admit(this.#created.jobs);
     if (this.#saidRateLimited !== this.isRateLimited && !this.#isSaying) this.#saySoon();
   }
 
@@ -312,7 +312,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   readonly #start = (task: Parameters<PacedJob<unknown>>[0]): unknown => {
     this.#isOpening = false;
     if (this.#pass instanceof Refusal) throw this.#pass.error;
-    return this.#heap.jobs.taken?.work?.(task);
+    return this.#created.jobs.taken?.work?.(task);
   };
 
   static {
@@ -347,12 +347,12 @@ function checkAddOptions(options: Partial<PacedAddOptions>, isFair: boolean): vo
 }
 
 /** Returns the constructor that the PQueue calls. A class here would be compiled again for each queue. */
-function heapOf(heap: CreatedHeap, ofRank: typeof JobRank): new () => JobHeap {
-  function Heap(): JobHeap {
-    heap.jobs = new JobHeap(() => heap.onTake(), ofRank);
-    return heap.jobs;
+function queueClassOf(created: CreatedQueue, ofRank: typeof JobRank): new () => WaitingJobs {
+  function Queue(): WaitingJobs {
+    created.jobs = new WaitingJobs(() => created.onTake(), ofRank);
+    return created.jobs;
   }
-  return Heap as unknown as new () => JobHeap;
+  return Queue as unknown as new () => WaitingJobs;
 }
 
 /** PQueue 9 is an EventEmitter, PQueue 10 an EventTarget. */

@@ -15,7 +15,7 @@ import {
   type SequenceLimiter,
 } from "../../api/reserve-awaited.ts";
 import type { Permits } from "../../ground/permits.ts";
-import type { JobHeap } from "./job-heap.ts";
+import type { WaitingJobs } from "./waiting-jobs.ts";
 
 /** How many requests may be open at once, however many slots are free. */
 const MOST_REQUESTS = 100;
@@ -67,7 +67,7 @@ export class PermitRequests {
   }
 
   /** Returns the pass for the next job, if any; makes missing requests and gives up unneeded ones. */
-  next(jobs: JobHeap, slots: number): Pass | undefined {
+  next(jobs: WaitingJobs, slots: number): Pass | undefined {
     const permits = slots > 0 ? jobs.nextPermits : undefined;
     if (permits === undefined) {
       this.#sequence.end();

@@ -13,21 +13,20 @@ import {
 
 /**
  * Holds the waiting jobs, ordered by priority and then by arrival; it is the `queueClass` of the PQueue.
- * Unlike PQueue's own queue it can list the next jobs. Jobs of one priority form a list, and the
- * priorities form a heap. Every operation except `leastUrgent` takes at most log n steps for n
- * priorities, however many jobs wait.
+ * Unlike PQueue's own queue it can list the next jobs. Jobs of one priority form a list, and the lists are
+ * sorted by priority. So operations take log n steps for n priorities, however many jobs wait; the first job of a
+ * priority and the last one move the pointers to the higher ones, too, as each job does in PQueue's own queue.
  *
  * An index by id is built on the first lookup of a job by its id, and kept until no job waits. Most jobs
  * are never looked up, and an index entry takes more memory than the job.
  */
-export class JobHeap {
-  /** The heap of priorities. No rank is empty unless it is the only one. */
+export class WaitingJobs {
+  /** By ascending priority. No rank is empty unless it is the only one. */
   readonly #ranks: JobRank[] = [];
-  readonly #byPriority = new Map<number, JobRank>();
   /** The jobs by id; ids need not be unique. */
   #byId: Map<string, Job | Set<Job>> | undefined;
   #size = 0;
-  /** Whether a job with permits other than 1 was added since the heap was last empty. */
+  /** Whether a job with permits other than 1 was added since no job waited. */
   #isMixed = false;
   /** The job that was enqueued last, if its async context must still be saved in case it waits. */
   bare: BareJob | undefined;
@@ -53,7 +52,7 @@ export class JobHeap {
 
   /** The permits of the next job; `undefined` if no job waits. */
   get nextPermits(): Permits | undefined {
-    const head = this.#ranks[0]?.first;
+    const head = this.#ranks.at(-1)?.first;
     return head && permitsOf(head);
   }
 
@@ -63,16 +62,10 @@ export class JobHeap {
     return this.#isMixed ? this.#first(count).map(permitsOf) : new Array(count).fill(1);
   }
 
-  /** Returns the next jobs. Candidates for the next rank are the children of the ranks taken so far. */
   #first(count: number): Job[] {
     const found: Job[] = [];
-    const candidates = this.#ranks.slice(0, 1);
-    while (found.length < count) {
-      const next = candidates.reduce((a, b) => (b.priority > a.priority ? b : a));
-      const { index } = next;
-      const children = this.#ranks.slice(2 * index + 1, 2 * index + 3);
-      candidates.splice(candidates.indexOf(next), 1, ...children);
-      for (const job of next) {
+    for (let i = this.#ranks.length - 1; found.length < count; i--) {
+      for (const job of this.#ranks[i] ?? []) {
         if (found.push(job) === count) break;
       }
     }
@@ -81,11 +74,7 @@ export class JobHeap {
 
   /** The job of the lowest priority that has waited longest. */
   get leastUrgent(): Job | undefined {
-    let [least] = this.#ranks;
-    for (const rank of this.#ranks) {
-      if (least !== undefined && rank.priority < least.priority) least = rank;
-    }
-    return least?.oldest;
+    return this.#ranks[0]?.oldest;
   }
 
   /**
@@ -106,14 +95,14 @@ export class JobHeap {
 
   #add(job: Job, priority: number): void {
     if (this.#byId !== undefined) addTo(this.#byId, job);
-    const rank = this.#byPriority.get(priority) ?? this.#addRank(priority);
+    const rank = this.#rankOf(priority) ?? this.#addRank(priority);
     rank.append(job);
     this.#size += 1;
   }
 
   /** Removes the next job and returns it. */
   take(): Job | undefined {
-    const job = this.#ranks[0]?.first;
+    const job = this.#ranks.at(-1)?.first;
     if (job !== undefined) this.#delete(job, true);
     return job;
   }
@@ -151,7 +140,7 @@ export class JobHeap {
   }
 
   filter({ priority }: Readonly<Partial<PacedAddOptions>>): Run[] {
-    return Array.from(this.#byPriority.get(priority ?? Number.NaN) ?? [], ({ run }) => run);
+    return Array.from(this.#rankOf(priority ?? Number.NaN) ?? [], ({ run }) => run);
   }
 
   #jobsOf(id: string): Iterable<Job> {
@@ -170,58 +159,35 @@ export class JobHeap {
     else rank.remove(job);
     this.#size -= 1;
     // the only rank stays even if empty: most queues have one priority, and are often empty
-    if (rank.first === undefined && this.#ranks.length > 1) this.#removeRank(rank);
+    if (rank.first === undefined && this.#ranks.length > 1) {
+      this.#ranks.splice(this.#indexOf(rank.priority), 1);
+    }
     if (this.#size === 0) this.#byId = undefined;
     if (this.#byId !== undefined) deleteFrom(this.#byId, job);
   }
 
   #addRank(priority: number): JobRank {
-    if (this.#size === 0) {
-      this.#ranks.length = 0;
-      this.#byPriority.clear();
-    }
-    const rank = new this.#Rank(priority, this.#ranks.length);
-    this.#byPriority.set(priority, rank);
-    this.#rise(rank);
+    if (this.#size === 0) this.#ranks.length = 0;
+    const rank = new this.#Rank(priority);
+    this.#ranks.splice(this.#indexOf(priority), 0, rank);
     return rank;
   }
 
-  #removeRank(rank: JobRank): void {
-    this.#byPriority.delete(rank.priority);
-    const last = this.#ranks.pop();
-    if (last === undefined || last === rank) return;
-    last.index = rank.index;
-    this.#rise(last);
-    this.#sink(last);
+  #rankOf(priority: number): JobRank | undefined {
+    const rank = this.#ranks[this.#indexOf(priority)];
+    return rank?.priority === priority ? rank : undefined;
   }
 
-  #rise(rank: JobRank): void {
-    for (;;) {
-      const parent = this.#ranks[(rank.index - 1) >> 1];
-      if (parent === undefined || rank.index === 0 || parent.priority > rank.priority) break;
-      this.#swap(parent, rank);
+  /** Returns the index of the first rank that has no lower priority. */
+  #indexOf(priority: number): number {
+    let from = 0;
+    let to = this.#ranks.length;
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      if ((this.#ranks[middle] as JobRank).priority < priority) from = middle + 1;
+      else to = middle;
     }
-    this.#ranks[rank.index] = rank;
-  }
-
-  #sink(rank: JobRank): void {
-    for (;;) {
-      const left = this.#ranks[2 * rank.index + 1];
-      const right = this.#ranks[2 * rank.index + 2];
-      const child =
-        right !== undefined && left !== undefined && right.priority > left.priority ? right : left;
-      if (child === undefined || rank.priority > child.priority) return;
-      this.#swap(rank, child);
-    }
-  }
-
-  /** Exchanges two ranks of the heap. */
-  #swap(upper: JobRank, lower: JobRank): void {
-    const { index } = upper;
-    upper.index = lower.index;
-    lower.index = index;
-    this.#ranks[upper.index] = upper;
-    this.#ranks[lower.index] = lower;
+    return from;
   }
 }
 

@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import * as assert from "uvu/assert";
-import { JobHeap } from "../../../src/adapters/p-queue/job-heap.ts";
+import { WaitingJobs } from "../../../src/adapters/p-queue/waiting-jobs.ts";
 import { cpuMs } from "../../support/cpu.ts";
 import { runs, suite } from "../../support/suite.ts";
 
@@ -9,76 +9,76 @@ const test = suite("p-queue: waiting jobs");
 const job = () => async (): Promise<unknown> => undefined;
 
 test("the highest priority first, then first in first out", () => {
-  const heap = new JobHeap();
+  const waiting = new WaitingJobs();
   const jobs = [0, 5, 0, 5, -1].map((priority) => {
     const run = job();
-    heap.enqueue(run, { priority, id: `${priority}`, permits: priority + 2 });
+    waiting.enqueue(run, { priority, id: `${priority}`, permits: priority + 2 });
     return run;
   });
-  assert.is(heap.nextPermits, 7);
-  assert.equal(heap.filter({ priority: 5 }).length, 2);
+  assert.is(waiting.nextPermits, 7);
+  assert.equal(waiting.filter({ priority: 5 }).length, 2);
   assert.equal(
-    jobs.map(() => jobs.indexOf(heap.take()?.run ?? job())),
+    jobs.map(() => jobs.indexOf(waiting.take()?.run ?? job())),
     [1, 3, 0, 2, 4],
   );
-  assert.equal([heap.size, heap.take(), heap.nextPermits], [0, undefined, undefined]);
+  assert.equal([waiting.size, waiting.take(), waiting.nextPermits], [0, undefined, undefined]);
 });
 
 test("without options: priority 0, one permit", () => {
-  const heap = new JobHeap();
-  heap.enqueue(job());
-  assert.is(heap.nextPermits, 1);
-  assert.is(heap.filter({ priority: 0 }).length, 1);
+  const waiting = new WaitingJobs();
+  waiting.enqueue(job());
+  assert.is(waiting.nextPermits, 1);
+  assert.is(waiting.filter({ priority: 0 }).length, 1);
 });
 
 test("of several jobs with one id, the one whose signal was aborted is removed", () => {
-  const heap = new JobHeap();
+  const waiting = new WaitingJobs();
   const controllers = [1, 2, 3].map(() => new AbortController());
   for (const [i, { signal }] of controllers.entries()) {
-    heap.enqueue(job(), { id: "same", permits: i + 1, signal });
+    waiting.enqueue(job(), { id: "same", permits: i + 1, signal });
   }
-  heap.remove("same");
-  heap.remove("unknown");
-  assert.is(heap.size, 3);
+  waiting.remove("same");
+  waiting.remove("unknown");
+  assert.is(waiting.size, 3);
   controllers[1]?.abort();
-  heap.remove("same");
+  waiting.remove("same");
   const left: unknown[] = [];
-  for (; heap.size > 0; heap.take()) left.push(heap.nextPermits);
+  for (; waiting.size > 0; waiting.take()) left.push(waiting.nextPermits);
   assert.equal(left, [1, 3]);
 });
 
 test("of several jobs with one id, setPriority moves the next one, as in p-queue", () => {
-  const heap = new JobHeap();
+  const waiting = new WaitingJobs();
   for (const priority of [0, 2, 1])
-    heap.enqueue(job(), { id: "same", priority, permits: priority + 1 });
-  heap.setPriority("same", -1);
-  const order = [0, 1, 2].map(() => heap.take()?.options.permits);
+    waiting.enqueue(job(), { id: "same", priority, permits: priority + 1 });
+  waiting.setPriority("same", -1);
+  const order = [0, 1, 2].map(() => waiting.take()?.options.permits);
   assert.equal(order, [2, 1, 3]);
 });
 
 test("jobs that leave from the middle: the others keep their order, new ones go to the end", () => {
-  const heap = new JobHeap();
+  const waiting = new WaitingJobs();
   const controller = new AbortController();
   const { signal } = controller;
   for (const id of ["a", "b", "c", "d", "e"]) {
-    heap.enqueue(job(), "bde".includes(id) ? { id, signal } : { id });
+    waiting.enqueue(job(), "bde".includes(id) ? { id, signal } : { id });
   }
   controller.abort();
-  for (const id of ["b", "e"]) heap.remove(id);
-  heap.enqueue(job(), { id: "f" });
-  assert.equal(heap.filter({ priority: 0 }).length, 4);
-  heap.remove("d");
-  heap.enqueue(job(), { id: "g" });
-  const order = [0, 1, 2, 3, 4].map(() => heap.take()?.options.id);
+  for (const id of ["b", "e"]) waiting.remove(id);
+  waiting.enqueue(job(), { id: "f" });
+  assert.equal(waiting.filter({ priority: 0 }).length, 4);
+  waiting.remove("d");
+  waiting.enqueue(job(), { id: "g" });
+  const order = [0, 1, 2, 3, 4].map(() => waiting.take()?.options.id);
   assert.equal(order, ["a", "c", "f", "g", undefined]);
 });
 
 test("setPriority of an unknown job is an error", () => {
-  const heap = new JobHeap();
-  heap.enqueue(job(), { id: "gone" });
-  heap.take();
+  const waiting = new WaitingJobs();
+  waiting.enqueue(job(), { id: "gone" });
+  waiting.take();
   assert.throws(
-    () => heap.setPriority("gone", 1),
+    () => waiting.setPriority("gone", 1),
     (error: unknown) => error instanceof ReferenceError && /id "gone"/.test(error.message),
   );
 });
@@ -92,7 +92,7 @@ const step = fc.record({
 test("random histories agree with a sorted list", async () => {
   await fc.assert(
     fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
-      const heap = new JobHeap();
+      const waiting = new WaitingJobs();
       let list: { id: string; priority: number; run: () => Promise<unknown>; abort(): void }[] = [];
       const insert = (element: (typeof list)[number]) => {
         list = [...list, element].sort((a, b) => b.priority - a.priority);
@@ -102,25 +102,25 @@ test("random histories agree with a sorted list", async () => {
         if (action === "enqueue") {
           const controller = new AbortController();
           const element = { id: `${i}`, priority, run: job(), abort: () => controller.abort() };
-          heap.enqueue(element.run, { id: element.id, priority, signal: controller.signal });
+          waiting.enqueue(element.run, { id: element.id, priority, signal: controller.signal });
           insert(element);
         } else if (action === "dequeue") {
-          assert.is(heap.take()?.options.id, list.shift()?.id);
+          assert.is(waiting.take()?.options.id, list.shift()?.id);
         } else if (chosen && action === "remove") {
           chosen.abort();
-          heap.remove(chosen.id);
+          waiting.remove(chosen.id);
           list.splice(list.indexOf(chosen), 1);
         } else if (chosen) {
-          heap.setPriority(chosen.id, priority);
+          waiting.setPriority(chosen.id, priority);
           if (chosen.priority !== priority) {
             list.splice(list.indexOf(chosen), 1);
             insert({ ...chosen, priority });
           }
         }
-        assert.is(heap.size, list.length);
+        assert.is(waiting.size, list.length);
       }
-      while (list.length > 0) assert.is(heap.take()?.options.id, list.shift()?.id);
-      assert.is(heap.take(), undefined);
+      while (list.length > 0) assert.is(waiting.take()?.options.id, list.shift()?.id);
+      assert.is(waiting.take(), undefined);
     }),
     { numRuns: runs(300) },
   );
@@ -128,17 +128,17 @@ test("random histories agree with a sorted list", async () => {
 
 test("thousands of jobs of as many priorities, a third of them removed: no quadratic time", () => {
   const all = 3 * runs(33_334, 10_000);
-  const heap = new JobHeap();
+  const waiting = new WaitingJobs();
   const controller = new AbortController();
   for (let i = 0; i < all; i++) {
     const signal = i % 3 === 0 ? controller.signal : undefined;
-    heap.enqueue(job(), { id: `${i}`, priority: (i * 7919) % 100_003, signal });
+    waiting.enqueue(job(), { id: `${i}`, priority: (i * 7919) % 100_003, signal });
   }
   controller.abort();
   const startedAt = cpuMs();
-  for (let i = 0; i < all; i += 3) heap.remove(`${i}`);
+  for (let i = 0; i < all; i += 3) waiting.remove(`${i}`);
   let count = 0;
-  while (heap.take()) count++;
+  while (waiting.take()) count++;
   assert.is(count, (all / 3) * 2);
   assert.ok(cpuMs() - startedAt < 5000);
 });
