@@ -35,6 +35,10 @@ const COMMENT = /^ *\/\*\*(?:(?!\*\/).)*\*\/\n/gms;
 const CONSTANT = /^export const (\w+)(?:: LuaTwin)? = (".*?"|\{.*?^\});$/gms;
 const SCRIPT_OF_TWIN = /(?<=^ {2}lua: )\w+/m;
 
+/** How a shared chunk exports, so that a binding can change; none does here, and values are shorter and faster. */
+const GETTER =
+  /Object\.defineProperty\(exports,"(\w+)",\{enumerable:!0,get:function\(\)\{return ([\w$.]+)\}\}\)/g;
+
 /** What stands in both builds for the path of a file in dist. */
 const SHARED = /\bdist:(lua\/\w+\.cjs)/g;
 
@@ -103,7 +107,9 @@ async function buildModules(entries: readonly string[], isLibrary: boolean): Pro
   const perModule = { preserveModules: true, preserveModulesRoot: "src", sourcemap: !isLibrary };
   writeAll(await bundle.generate({ ...OUTPUT, ...perModule, dir: "dist", format: "esm" }), "dist");
   if (!isLibrary) return;
-  writeAll(await bundle.generate({ ...OUTPUT, dir: "dist/cjs", format: "cjs" }), "dist/cjs");
+  // only bundlers read annotations, and they get the modules
+  const forNode = { comments: { annotation: false }, dir: "dist/cjs", format: "cjs" } as const;
+  writeAll(await bundle.generate({ ...OUTPUT, ...forNode }), "dist/cjs");
   write("dist/cjs/package.json", '{ "type": "commonjs" }\n');
 }
 
@@ -111,7 +117,8 @@ function writeAll({ output }: RolldownOutput, folder: string): void {
   for (const file of output) {
     if (file.type === "asset") continue; // a source map, which its chunk has too
     const target = join(folder, file.fileName);
-    const { code, mappings } = withLineBreaks(file.code, decode(file.map?.mappings ?? ""));
+    const values = file.code.replace(GETTER, "exports.$1=$2");
+    const { code, mappings } = withLineBreaks(values, decode(file.map?.mappings ?? ""));
     const pathOf = (_: string, path: string) => relative(dirname(target), join("dist", path));
     write(target, code.replaceAll(SHARED, pathOf));
     if (file.map !== null) write(`${target}.map`, lineMap(file.map.sources, mappings));
