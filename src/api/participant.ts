@@ -370,8 +370,9 @@ function takeFrom(limiter: Foreign, subrequest: Subrequest): MaybePromise<Check>
     const check = checkWithin(before, longestMs);
     if (!check.passes) return check;
     return chain(limiter.reserve(permits), (reservation) => {
-      if (reservation.waitMs <= longestMs) return booked(reservation, before);
-      return chain(reservation.undo(), () => ({ decision: before, passes: false }));
+      const { waitMs } = reservation;
+      if (waitMs <= longestMs) return booked(reservation, before);
+      return chain(reservation.undo(), () => ({ decision: { ...before, waitMs }, passes: false }));
     });
   });
 }

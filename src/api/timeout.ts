@@ -1,7 +1,7 @@
 import { LimiterError } from "../ground/errors.ts";
 import type { MaybePromise } from "../ground/maybe-promise.ts";
 
-/** The caller's time was over before the store was available again. */
+/** The caller's time was over before the store was available again, or before its place was ready. */
 export class WaitTimeoutError extends LimiterError {
   static readonly code = "WAIT_TIMEOUT";
 

@@ -169,8 +169,10 @@ class AllOf implements Limiter, Combination {
     if (together.passes) {
       if (timeoutMs === 0) return true;
       const reserved = new AllReserved(permits, together.checks as readonly Check[]);
-      const ready = deadline.wait(reserved.ready({ signal }), () => void reserved.cancel());
-      return (await ready) !== undefined;
+      const ready = reserved.readyBy((place, i) => {
+        return deadline.ready(place, (entries[i] as RateEntry).participant, signal);
+      });
+      return (await inTime(ready)) !== undefined;
     }
     const mayPass = (check?: Check) => check?.passes || check?.isUnknown;
     if (timeoutMs > 0 && together.checks.every(mayPass)) {
@@ -258,9 +260,14 @@ class AllReserved implements Reservation {
     this.waitMs = Math.max(...this.#reservations.map(({ waitMs }) => waitMs));
   }
 
-  async ready(options?: WaitOptions): Promise<number> {
+  ready(options?: WaitOptions): Promise<number> {
+    return this.readyBy((one) => one.ready(options));
+  }
+
+  /** Waits for each in this way. */
+  async readyBy(ready: (one: Reservation, i: number) => Promise<number>): Promise<number> {
     try {
-      return Math.max(...(await Promise.all(this.#reservations.map((one) => one.ready(options)))));
+      return Math.max(...(await Promise.all(this.#reservations.map(ready))));
     } catch (error) {
       void undoAll(this.#checks);
       throw error;

@@ -48,8 +48,9 @@ import {
   type Taken,
 } from "../api/participant.ts";
 import { reserveAwaited } from "../api/reserve-awaited.ts";
+import { WaitTimeoutError } from "../api/timeout.ts";
 import type { Clock } from "../ground/clock.ts";
-import { QueueFullError, ReservationCancelledError } from "../ground/errors.ts";
+import { QueueFullError } from "../ground/errors.ts";
 import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { Permits } from "../ground/permits.ts";
 import { binds, type Together, takeTogether, undoAll } from "./all-or-none.ts";
@@ -98,16 +99,28 @@ export class Deadline {
     return this.#clock === undefined ? Infinity : Math.max(0, this.#endMs - this.#clock.now());
   }
 
-  /** Resolves to undefined if the time is over before: then `cancel` is called. */
-  async wait<T>(answer: Promise<T>, cancel: () => void): Promise<T | undefined> {
-    const timer = this.#clock?.wakeAt(this.#endMs, cancel);
+  /**
+   * Waits until it is ready. One that is ready when it was promised is in time, although it was booked a trip later than
+   * the call.
+   *
+   * @param place in this participant
+   * @throws WaitTimeoutError if it has become later, and the time is over
+   */
+  async ready(
+    place: Reservation,
+    { clock }: Participant,
+    signal: AbortSignal | undefined,
+  ): Promise<number> {
+    if (this.#clock === undefined || clock === undefined) return place.ready({ signal });
+    const late = new AbortController();
+    const dueMs = place.waitMs < Infinity ? clock.now() + place.waitMs : 0;
+    const end = () => late.abort(new WaitTimeoutError());
+    const timer = clock.wakeAt(Math.max(this.#endMs, dueMs), end);
+    const signals = signal === undefined ? [late.signal] : [signal, late.signal];
     try {
-      return await answer;
-    } catch (error) {
-      if (timer === undefined || !(error instanceof ReservationCancelledError)) throw error;
-      return undefined;
+      return await place.ready({ signal: AbortSignal.any(signals) });
     } finally {
-      timer?.cancel();
+      timer.cancel();
     }
   }
 }
@@ -177,7 +190,8 @@ export interface TakenAll {
 /**
  * Waits until it can take from all participants, then takes from them.
  *
- * @returns undefined when its time is over, or as soon as it is clear that it will not suffice
+ * @returns undefined as soon as it is clear that its time will not suffice
+ * @throws WaitTimeoutError when its time is over
  */
 export async function acquireAll(
   entries: readonly AnyEntry[],
@@ -269,19 +283,16 @@ async function waitFor(
 ): Promise<Waited | undefined> {
   if (isSlots(entry)) return waitForSlots(entry, signal, leftMs, kept, ask);
   const { limiter, participant } = entry;
-  const { decision, isUnknown = false } = check;
-  if (leftMs <= 0 || (decision.waitMs > leftMs && !isUnknown)) {
+  if (leftMs <= 0 || (check.decision.waitMs > leftMs && !check.isUnknown)) {
     participant.refused(permits, check);
     return undefined;
   }
   const reservation = await placeOf(limiter, permits, leftMs);
   if (reservation === undefined) return undefined;
   kept.push({ reservation, undo: () => reservation.undo() });
-  const isKnown = reservation.waitMs < Infinity || !isUnknown;
-  if (isKnown && reservation.waitMs > leftMs) return undefined;
-  const ready = reservation.ready({ signal });
-  const forMs = await deadline.wait(ready, () => void reservation.cancel());
-  return forMs === undefined ? undefined : { checks: await ask(forMs) };
+  const isUnknown = reservation.waitMs === Infinity && participant.clock !== undefined;
+  if (reservation.waitMs > leftMs && !isUnknown) return undefined;
+  return { checks: await ask(await deadline.ready(reservation, participant, signal)) };
 }
 
 /** @returns undefined: the queue is full, which is no error for a caller with a time-out */

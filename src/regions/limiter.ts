@@ -19,6 +19,7 @@ import {
   type Check,
   ForeignParticipant,
   type RateParticipant,
+  reportRefusal,
 } from "../api/participant.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import { asyncDispose } from "../ground/dispose.ts";
@@ -137,9 +138,11 @@ export class PartLimiter implements RemoteLimiter {
       },
       clock: this.#part,
       isFair: this.region.isFair,
-      refused: (permits) => {
+      refused: (permits, check) => {
         this.#ask(permits);
         this.#lack();
+        const { callStats, amount } = this.#part.limiter[asParticipant](options);
+        reportRefusal(callStats(), amount(permits), shown(check));
       },
       full: (permits) => this.#part.limiter[asParticipant](options).full(permits),
     };

@@ -3,6 +3,7 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import type { ShareOptions } from "../api/limiter-api.ts";
 import type { CheckedOptions } from "../api/options.ts";
 import type { OutageStats } from "../api/outage-stats.ts";
+import { asParticipant } from "../api/participant.ts";
 import { type Because, CallStats } from "../api/stats.ts";
 import type { Clock, Timer } from "../ground/clock.ts";
 import { type DiagnosticsSource, diagnostics, type RefusedMessage } from "../ground/diagnostics.ts";
@@ -224,6 +225,12 @@ export class Part implements Validity, Clock {
   /** Counts what was used as demand: no part must be as large as that. */
   charged(amount: Amount): void {
     this.demand.asked(mostOf(amount, this.#options.numbers.rates), 0);
+  }
+
+  /** Counts a caller that has given up, or was ended, while it was not in the line. */
+  cancelled(permits: Permits, waitedMs: number, reason: unknown): void {
+    const { callStats, amount } = this.limiter[asParticipant]();
+    callStats().cancelled(amount(permits), waitedMs * 1000, reason);
   }
 
   /** Whether no caller or reservation waits. */

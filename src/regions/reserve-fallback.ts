@@ -7,7 +7,11 @@ import type {
   WaitOptions,
 } from "../api/limiter-api.ts";
 import type { RequestSequence } from "../api/reserve-awaited.ts";
-import { PermitsExceedCapacityError, StoreUnavailableError } from "../ground/errors.ts";
+import {
+  LimiterClosedError,
+  PermitsExceedCapacityError,
+  StoreUnavailableError,
+} from "../ground/errors.ts";
 import { allEnded } from "../ground/in-turn.ts";
 import type { Permits } from "../ground/permits.ts";
 import { GrantedReservation, type Payment } from "../queue/reservation.ts";
@@ -78,15 +82,21 @@ export class ReserveFallback extends Fallback {
     signal: AbortSignal | undefined,
   ): Promise<boolean> {
     const { stats } = this.region;
+    const part = this.region.partOf(this.key);
+    const askedMs = part.now();
     let isGranted = false;
+    stats.counts.waiting += 1;
     try {
       isGranted = await this.#reserve.tryAcquire(permits, { timeoutMs: 0, signal });
       if (isGranted) this.#granted();
     } catch (error) {
-      if (signal?.aborted) stats.counts.cancelled += 1;
+      if (signal?.aborted || error instanceof LimiterClosedError) {
+        part.cancelled(permits, part.now() - askedMs, error);
+      }
       const isAway = error instanceof StoreUnavailableError;
       if (isAway ? isLast : !mayWait(error)) throw stats.failed(error);
     } finally {
+      stats.counts.waiting -= 1;
       if (!isGranted) this.lack();
     }
     return isGranted;
@@ -143,11 +153,12 @@ export class ReserveFallback extends Fallback {
   override async decide(part: Part, permits: Permits, own: Decision): Promise<Decision> {
     const other = await this.#counted(fitting(this.#reserve.decide(permits)));
     if (other?.allowed) this.#granted();
-    return sooner(own, other, part.isIdle);
+    return sooner(own, other, part.callers === 0);
   }
 
   override async look(part: Part, permits: Permits, own: Decision): Promise<Decision> {
-    return sooner(own, await this.#counted(fitting(this.#reserve.peek(permits))), part.isIdle);
+    const other = await this.#counted(fitting(this.#reserve.peek(permits)));
+    return sooner(own, other, part.callers === 0);
   }
 
   /** Who has served it pays. Without a part the reserve pays: a debt of no part would be there for ever. */

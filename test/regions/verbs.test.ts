@@ -15,6 +15,7 @@ import {
   tokenBucket,
 } from "smooth-limiter";
 import { RegionalLimiter } from "smooth-limiter/regions";
+import { StoreLimiter } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { Part } from "../../src/regions/part.ts";
@@ -547,6 +548,109 @@ test("a combination whose trips are long is late by no more than these", async (
   assert.is(ends.length, 60);
   // a trip and another one to give back
   assert.ok(Math.max(...ends) <= 1500, `${Math.max(...ends)}`);
+  await limiter.close();
+});
+
+test("a combination with a region grants what the other limiter has promised, as without the region", async () => {
+  const { clock, limiter } = await withLocal({ local: undefined, reserve: 1, regions: ["eu"] });
+  const granted: number[] = [];
+  const elsewhere = StoreLimiter.create(memoryStore({ clock }), "plenty", bucket, { clock });
+  for (const first of [limiter, elsewhere]) {
+    const store = memoryStore({ clock });
+    const rate = tokenBucket({ capacity: 10, refill: 100, everyMs: 1000 });
+    const both = allOf(first, StoreLimiter.create(store, "rate", rate, { clock }));
+    store.delayMs = 40;
+    const answers: string[] = [];
+    for (let t = 0; t < 5000; t += 20) {
+      // half as many again as there are permits, and a store that is away at times: nothing is rejected unseen
+      for (let i = 0; i < 3; i++) {
+        void nameOf(both.tryAcquire(1, 500)).then((answer) => answers.push(answer));
+      }
+      if (t === 4000) store.fail();
+      if (t === 4200) store.recover();
+      await clock.advance(20);
+    }
+    await clock.advance(2000);
+    assert.is(answers.length, 750);
+    granted.push(answers.filter((answer) => answer === "true").length);
+  }
+  const [withRegion = 0, without = 0] = granted;
+  assert.ok(withRegion >= 0.9 * without && without > 400, `${withRegion} and ${without}`);
+  await limiter.close();
+});
+
+test("with a local store each of several callers of a combination waits as long as it may", async () => {
+  const { clock, home, limiter } = await withLocal({ reserve: 1 });
+  home.fail();
+  const slots = ConcurrencyLimiter.create(100, { clock });
+  for (const other of [RateLimiter.create(1000, { clock }), slots]) {
+    const both = allOf(limiter, other as RateLimiter);
+    await drain(limiter);
+    const granted: unknown[] = [];
+    for (let i = 0; i < 20; i++) void both.tryAcquire(1, 3000).then((got) => granted.push(got));
+    await clock.advance(3000);
+    assert.is(granted.filter((got) => got).length, 20);
+  }
+  await limiter.close();
+});
+
+test("a combination that a region refuses is counted there, and published", async () => {
+  for (const local of [undefined, memoryStore()]) {
+    const { clock, home, limiter } = await withLocal({ local });
+    home.fail();
+    const both = allOf(limiter, RateLimiter.create(1e6, { clock }));
+    await drain(limiter);
+    const seen: unknown[] = [];
+    const see = (message: { waitMs?: number }) => seen.push(message.waitMs);
+    diagnostics.refused.subscribe(see);
+    const { refused } = limiter.stats;
+    assert.is(await both.tryAcquire(), false);
+    assert.is((await both.decide()).allowed, false);
+    assert.is(await both.tryAcquire(1, 5), false);
+    diagnostics.refused.unsubscribe(see);
+    assert.is(limiter.stats.refused - refused, 3);
+    assert.is(seen.length, 3);
+    await limiter.close();
+  }
+});
+
+test("a call that waits for the region's store is counted, and so is one that is ended there", async () => {
+  const { clock, home, local, limiter } = await withLocal();
+  home.fail();
+  await drain(limiter);
+  const seen: string[] = [];
+  const see = ({ reason }: { reason: unknown }) => seen.push((reason as Error).name);
+  diagnostics.cancelled.subscribe(see);
+  local.delayMs = 200;
+  const signalled = new AbortController();
+  const { signal } = signalled;
+  const calls = [
+    limiter.tryAcquire(),
+    limiter.tryAcquire(1, 1),
+    limiter.tryAcquire({ signal, timeoutMs: 0 }),
+  ].map(nameOf);
+  await clock.advance(10);
+  assert.is(limiter.stats.waiting, 3);
+  signalled.abort();
+  await clock.advance(1);
+  const closed = limiter.close();
+  assert.equal(await Promise.all(calls), [
+    "LimiterClosedError",
+    "LimiterClosedError",
+    "AbortError",
+  ]);
+  await clock.advance(2000);
+  await closed;
+  diagnostics.cancelled.unsubscribe(see);
+  assert.equal([limiter.stats.waiting, limiter.stats.cancelled], [0, 3]);
+  assert.equal(seen.sort(), ["AbortError", "LimiterClosedError", "LimiterClosedError"]);
+});
+
+test("with a local store and no caller in the line, peek and decide say how long a pause lasts", async () => {
+  const { home, limiter } = await withLocal();
+  home.fail();
+  await limiter.pause(5000);
+  assert.equal([(await limiter.peek()).waitMs, (await limiter.decide()).waitMs], [5000, 5000]);
   await limiter.close();
 });
 
