@@ -116,6 +116,11 @@ export class Demand {
     this.count(now);
   }
 
+  /** Whether a burst may come, however little is asked for on average. */
+  isBursty(now: number): boolean {
+    return this.#bursts?.count(now, 0) !== undefined;
+  }
+
   get #areFew(): boolean {
     const cost = this.#requests > 0 ? this.#asked / this.#requests : this.#cost;
     return cost * FEW >= this.#everyMs;
@@ -151,8 +156,12 @@ export class Demand {
     const isChance = this.#isChance(count);
     this.#estimate = isChance ? this.#averaged(count) : Math.min(MOST, newest(count));
     if (!isChance && this.#areFew) this.#estimate = Math.min(MOST_OF_FEW, this.#estimate);
-    this.#silentMs = this.#requests > 0 ? 0 : this.#silentMs + elapsed;
-    if (this.#requests > 0) this.#patienceMs = this.#cost * Math.max(FEW, GAPS / this.#estimate);
+    this.#silentMs += elapsed;
+    if (this.#requests > 0) {
+      const pauseMs = Math.max(this.#cost / this.#estimate, this.#silentMs);
+      this.#patienceMs = Math.max(FEW * this.#cost, GAPS * pauseMs);
+      this.#silentMs = 0;
+    }
     if (this.#isOver(count)) this.#estimate = 0;
     this.#forgetNeed(now);
     this.#restart(now);

@@ -7,6 +7,8 @@ import { type LedgerRecord, WHOLE } from "../stores/ledger.ts";
 import type { Part } from "./part.ts";
 import { RestingPieces } from "./resting.ts";
 
+/** A message soon after a refusal does not tell how much is asked for in an interval. */
+export const REFUSED = -1;
 /** The same for all: nothing is under way. */
 const DONE = Promise.resolve();
 
@@ -53,7 +55,7 @@ export class Lease {
   isHalfway = false;
   /** How many messages in a row did not wait for the interval, and for how many intervals the reserve was enough. */
   soon = 0;
-  idle = 0;
+  idle = REFUSED;
 
   constructor(part: Part, clock: Clock, nextMs: number) {
     this.part = part;

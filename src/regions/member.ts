@@ -2,8 +2,8 @@
  * A member of a divided limit: a region or a process, and its parts of the limit of each key.
  *
  * A key that the reserve alone serves costs nothing. The first call that has to wait, or is refused, makes it hot: from
- * then on it exchanges one message with the ledger in each interval, until its demand has been below the reserve for
- * some intervals and its part is given back. Messages for several keys share a call.
+ * then on it exchanges one message with the ledger in each interval, until its demand has been below the reserve for some
+ * intervals, without a refusal or bursts, and its part is given back. Messages for several keys share a call.
  *
  * The order makes it safe. A member that must shrink does so first, and says it then. A member grows when the ledger has
  * said so. A lease counts from when the message was sent, by the member's own clock, so it ends here before it ends in
@@ -23,8 +23,8 @@ import { Alarm } from "./alarm.ts";
 import { FIRST } from "./demand.ts";
 import { divide, isLacked } from "./division.ts";
 import { gapMs, HomeLink, patienceMs, type Reply, type Sender } from "./home-link.ts";
-import { Lease } from "./lease.ts";
-import { LONGEST_MS, restOn } from "./numbers.ts";
+import { Lease, REFUSED } from "./lease.ts";
+import { countsAsLong, LONGEST_MS, type Numbers, restOn } from "./numbers.ts";
 import type { MemberOptions, Part } from "./part.ts";
 
 /** Timers are as exact as this, ms: a sum of times may be greater by a rounding. */
@@ -86,9 +86,10 @@ export class Member {
     return this.#hot.has(part);
   }
 
-  /** Pieces that rest go by the numbers in force from now on. */
-  renumber(): void {
+  /** Pieces that rest go by the numbers in force from now on: where windows end is not known any more, if they are others. */
+  renumber(before: Numbers): void {
     const { clock, numbers } = this.#options;
+    if (countsAsLong(numbers, before)) return;
     for (const lease of this.#hot.values()) lease.rest(clock.now() + numbers.keepMs);
   }
 
@@ -99,6 +100,7 @@ export class Member {
     const now = clock.now();
     const hot = this.#hot.get(part);
     if (hot !== undefined) {
+      hot.idle = REFUSED;
       const isUrgent = this.#isEarly(hot, now) && part.demand.isRising(now);
       if (isUrgent) hot.speak(now);
       if (isUrgent || (this.#callers > 0 && !this.#alarm.isAwaited)) this.#hasten(hot);
@@ -243,10 +245,10 @@ export class Member {
     }
     // a member that has become patient lacks something else now
     if (lease.part.demand.measure(now)) lease.soon = 0;
-    // what waits may need a larger part than the reserve, however seldom it comes
-    const isAwaited = lease.part.callers > 0 || !lease.part.isIdle;
-    lease.idle =
-      isAwaited || lease.part.demand.value > this.#reservedOf(lease) ? 0 : lease.idle + 1;
+    const { part } = lease;
+    // what waits, or comes at once, may need a larger part than the reserve, however seldom it comes
+    const isAwaited = part.callers > 0 || !part.isIdle || part.demand.isBursty(now);
+    lease.idle = isAwaited || part.demand.value > this.#reservedOf(lease) ? 0 : lease.idle + 1;
     if (lease.idle >= IDLE_INTERVALS && lease.held === 0 && lease.want === 0 && lease.isEmptied) {
       this.#hot.delete(lease.part);
       lease.isOver = true;

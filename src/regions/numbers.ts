@@ -34,16 +34,24 @@ export interface Numbers {
   readonly lifetime: number;
   /** Whether pieces rest that were used: see `resting.ts`. */
   readonly rests: boolean;
-  /** How long the state of a part may matter: a piece is fresh after that, ms. */
+  /** How long the state of a part may matter: a piece is fresh after that, ms; and how long what each policy has used does. */
   readonly keepMs: number;
+  readonly horizonsMs: readonly number[];
   /** Under one policy: the largest request so far that the largest part can grant, so that it need not be asked again. */
   fits: number;
+}
+
+/** Whether what is used counts for as long as before. */
+export function countsAsLong({ horizonsMs }: Numbers, before: Numbers): boolean {
+  return horizonsMs.every((horizonMs, i) => Object.is(horizonMs, before.horizonsMs[i]));
 }
 
 /** @param base the fraction of a part that has nothing on lease */
 export function numbersOf(policies: PolicyList, base: number): Numbers {
   const { names, list } = policies;
   const basePolicies = { names, list: partsOf(list, Math.max(LEAST, base)) };
+  const horizonsMs = list.map(horizonOf);
+  const known = horizonsMs.filter(Number.isFinite);
   return {
     policies,
     basePolicies,
@@ -51,7 +59,8 @@ export function numbersOf(policies: PolicyList, base: number): Numbers {
     rates: list.map(rateOf),
     largest: list.map(largestOf),
     rests: list.some(hasInstants),
-    keepMs: keepMsOf(list),
+    keepMs: Math.min(LONGEST_MS, restOn(Math.max(0, ...known))),
+    horizonsMs,
     fits: 0,
   };
 }
@@ -69,19 +78,15 @@ function largestOf(policy: Policy): number {
   return state.earliest(0, 2 * largest) < Infinity ? Infinity : largest;
 }
 
-function keepMsOf(policies: readonly Policy[]): number {
-  const horizons = policies.map((policy) => {
-    const { algorithm } = policy;
-    const state = algorithm.start(policy, 0);
-    const capacity = capacityOf(policy);
-    algorithm.take(policy, state, 0, Math.max(Number.MIN_VALUE, capacity));
-    // stored permits of a warm-up are a time, too
-    if (capacity === 0) return algorithm.lifetime(policy, state, 0);
-    const { limit, windowMs } = algorithm.quota(policy, state, 0);
-    // a limiter that lends grants the next request before it is full again
-    const full = (algorithm.deficit(policy, state, 0) / limit) * windowMs * 1000;
-    return Math.max(full, algorithm.earliest(policy, state, 0, capacity));
-  });
-  const known = horizons.filter(Number.isFinite);
-  return Math.min(LONGEST_MS, restOn(Math.max(0, ...known) / 1000));
+function horizonOf(policy: Policy): number {
+  const { algorithm } = policy;
+  const state = algorithm.start(policy, 0);
+  const capacity = capacityOf(policy);
+  algorithm.take(policy, state, 0, Math.max(Number.MIN_VALUE, capacity));
+  // stored permits of a warm-up are a time, too
+  if (capacity === 0) return algorithm.lifetime(policy, state, 0) / 1000;
+  const { limit, windowMs } = algorithm.quota(policy, state, 0);
+  // a limiter that lends grants the next request before it is full again
+  const full = (algorithm.deficit(policy, state, 0) / limit) * windowMs;
+  return Math.max(full, algorithm.earliest(policy, state, 0, capacity) / 1000);
 }

@@ -132,11 +132,12 @@ export class Region {
     refuseStrict(listed);
     const whole = allOnGrid(listed);
     const { base, reserved, largest, reserve } = this.#options;
+    const before = this.#options.numbers;
     this.#options.numbers = numbersOf(whole, base);
     largest.resize(0, partsOf(whole.list, this.#most), 0);
     reserve.resize(0, partsOf(whole.list, Math.max(LEAST, reserved)), 0);
     for (const part of [this.#whole, ...this.#parts.values()]) this.member.current(part).renumber();
-    this.member.renumber();
+    this.member.renumber(before);
     this.reserve?.update(whole);
   }
 

@@ -1,5 +1,5 @@
 /** Callers who all call at once, and then pause, have the part that they ask for, as others have. */
-import { tokenBucket } from "smooth-limiter";
+import { fixedWindow, type Policies, slidingLog, slidingWindow, tokenBucket } from "smooth-limiter";
 import * as assert from "uvu/assert";
 import { World } from "../support/regions/world.ts";
 import { suite } from "../support/suite.ts";
@@ -20,8 +20,14 @@ interface Caller {
 }
 
 /** A region is idle before the first of its instants and after the second. @returns calls granted a second, by region */
-async function granted(callers: readonly Caller[], untilMs: readonly number[], seconds: number) {
-  const world = new World(policy, { regions: REGIONS });
+async function granted(
+  callers: readonly Caller[],
+  untilMs: readonly number[],
+  seconds: number,
+  policies: Policies = policy,
+) {
+  const names = callers.map((_, i) => `other-${i}`);
+  const world = new World(policies, { regions: callers.length > 3 ? names : REGIONS });
   world.home.latencyMs = 50;
   const counts = callers.map(() => 0);
   const end = 20_000 + seconds * 1000;
@@ -95,6 +101,55 @@ test("bursts that end leave their part to others after twice their pause", async
   const [, after = 0] = await granted([bursts, flood], [15_500], 20);
   assert.ok(before < 55, `${before} a second beside bursts`);
   assert.ok(after > 90, `${after} a second after them`);
+});
+
+test("bursts that their reserve serves on average have the part that they need, while others do not lack it", async () => {
+  const [some = 0, other = 0, half = 0] = await granted(
+    [
+      { calls: 6, periodMs: 2000 },
+      { calls: 10, periodMs: 3500 },
+      { calls: 5, periodMs: 100 },
+    ],
+    [],
+    35,
+  );
+  assert.ok(some >= 2.9 && other >= 2.7, `${some} of 3 and ${other} of 2.9 a second`);
+  assert.ok(half > 49.5, `${half}`);
+});
+
+test("bursts of a key with few requests keep the part that they need through their pauses", async () => {
+  const minute = tokenBucket({ capacity: 60, refill: 60, everyMs: 60_000 });
+  for (const [calls, periodMs] of [
+    [6, 20_000],
+    [10, 30_000],
+  ] as const) {
+    const [got = 0] = await granted([{ calls, periodMs }], [], 240, minute);
+    assert.ok(got > (0.88 * 1000 * calls) / periodMs, `${got} a second each ${periodMs} ms`);
+  }
+});
+
+test("regular callers that are refused at first are known to those that flood, however their calls fall", async () => {
+  const quiet: Caller = { calls: 1, periodMs: 1200 };
+  const counts = await granted([...Array(10).fill(quiet), ...Array(10).fill(flood)], [], 40);
+  for (const count of counts.slice(0, 10)) assert.ok(count > 0.7, `${counts}`);
+});
+
+test("update with the same numbers, again and again, keeps no part from the others", async () => {
+  const numbers = { limit: 600, windowMs: 20_000 };
+  for (const policy of [slidingLog(numbers), slidingWindow(numbers), fixedWindow(numbers)]) {
+    const world = new World(policy, { regions: ["eu", "us"] });
+    const [eu, us] = world.regions.map(({ limiter }) => limiter);
+    await world.clock.advance(60_000);
+    let got = 0;
+    for (let ms = 0; ms < 160_000; ms += 50) {
+      if (ms % 5000 === 0) await Promise.all([eu?.update(policy), us?.update(policy)]);
+      if (ms < 40_000) for (let n = 0; n < 3; n++) await eu?.tryAcquire();
+      else for (let n = 0; n < 3; n++) got += Number((await us?.tryAcquire()) && ms >= 100_000);
+      await world.clock.advance(50);
+    }
+    await world.close();
+    assert.ok(got >= 3 * 560, `${got} in three windows`);
+  }
 });
 
 test.run();
