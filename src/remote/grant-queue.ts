@@ -27,6 +27,10 @@ export class GrantQueue extends WaiterQueue<Grants> {
   #giveBack: (grant: Grant) => void = () => {};
   /** Until when a pause lasts. */
   #heldUntil = 0;
+  /** The same, without the pauses before the last reset was requested. */
+  #heldAfterReset = 0;
+  /** The timers beside the queue that a pause defers. */
+  readonly #alarms = new Map<() => void, Timer>();
   #isAsking = false;
   #isReturning = false;
 
@@ -94,19 +98,6 @@ export class GrantQueue extends WaiterQueue<Grants> {
     caller.abort(reason, this.now());
   }
 
-  /** Removes all callers, as if their signals had been aborted. */
-  clear(reason: unknown): void {
-    for (const waiter of this.#removeAll()) waiter.abort(reason, this.now());
-    this.returnSoon();
-  }
-
-  /** None has an heir then. @returns the callers in order */
-  #removeAll(): readonly Waiter[] {
-    const { waiters } = this;
-    for (const waiter of waiters) super.remove(waiter);
-    return waiters;
-  }
-
   /** Called when a batch is sent: its callers may want the permits that others leave. */
   asking(): void {
     this.#isAsking = true;
@@ -130,12 +121,11 @@ export class GrantQueue extends WaiterQueue<Grants> {
     this.#isReturning = true;
     queueMicrotask(() => {
       this.#isReturning = false;
-      this.#return();
+      if (!this.#isAsking) this.#return();
     });
   }
 
   #return(): void {
-    if (this.#isAsking) return;
     const { rest } = this.outcome;
     if (rest.length === 0) return;
     this.supply.remove(new Set(rest));
@@ -143,18 +133,30 @@ export class GrantQueue extends WaiterQueue<Grants> {
     for (const grant of rest) this.#giveBack(grant);
   }
 
-  /** Removes all callers, and returns their permits to the store. @returns them in order */
+  /** Removes all callers, none of whom has an heir, and returns their permits to the store. @returns them in order */
   empty(): readonly Waiter[] {
-    const callers = this.#removeAll();
-    const { rest } = this.supply;
-    this.supply.remove(new Set(rest));
-    for (const grant of rest) this.#giveBack(grant);
-    return callers;
+    const { waiters } = this;
+    for (const waiter of waiters) super.remove(waiter);
+    this.#return();
+    return waiters;
   }
 
   override pause(micros: number): void {
-    this.#heldUntil = Math.max(this.#heldUntil, this.now() + micros);
+    const until = this.now() + micros;
+    this.#heldUntil = Math.max(this.#heldUntil, until);
+    this.#heldAfterReset = Math.max(this.#heldAfterReset, until);
     super.pause(micros);
+  }
+
+  /** Called when a reset is requested. @returns ends all pauses until now; to be called when the store has run it */
+  reset(): () => void {
+    this.#heldAfterReset = 0;
+    return () => {
+      this.#heldUntil = this.#heldAfterReset;
+      this.restart(() => {});
+      super.pause(this.#heldUntil - this.last);
+      for (const look of [...this.#alarms.keys()]) look();
+    };
   }
 
   /** Returns whether an instant has come and no pause defers it. */
@@ -164,13 +166,17 @@ export class GrantQueue extends WaiterQueue<Grants> {
 
   /** Starts a timer beside the queue; a pause defers it, too. */
   alarm(due: number, wake: () => void): Timer {
-    let timer: Timer | undefined;
     const look = () => {
+      cancel();
       if (this.reached(due)) wake();
-      else timer = this.wakeAt(Math.max(due, this.#heldUntil), look);
+      else this.#alarms.set(look, this.wakeAt(Math.max(due, this.#heldUntil), look));
     };
-    timer = this.wakeAt(due, look);
-    return { cancel: () => timer?.cancel() };
+    const cancel = () => {
+      this.#alarms.get(look)?.cancel();
+      this.#alarms.delete(look);
+    };
+    look();
+    return { cancel };
   }
 
   /** Starts a timer beside the queue. */

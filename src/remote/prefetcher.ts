@@ -151,16 +151,22 @@ export class Prefetcher extends PermitLink {
     return { wait, grant, ready: this.#isReady(0) ? this.#ready : 0 };
   }
 
-  /** Returns all buffered permits to the store. */
+  /** Returns all permits to the store: those in the buffer at once, those under way when they come. */
   release(): void {
     this.#ready = 0;
+    if (this.#refill) this.#refill.gone = true;
+    this.#refill = undefined;
     this.#keep(0);
   }
 
-  /** Serves no more callers and fetches no more; permits under way return to the store. */
+  /** Called when the store has run a reset: no other callers have reserved anything now. */
+  reset(): void {
+    this.#cutAt = -Infinity;
+  }
+
+  /** Serves no more callers and fetches no more. */
   stop(): void {
     this.#isStopped = true;
-    if (this.#refill) this.#refill.gone = true;
   }
 
   #isReady(permits: number): boolean {

@@ -230,40 +230,38 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     });
   }
 
-  async pause(micros: number): Promise<void> {
-    let isRefused = false;
-    const paused = this.call({
-      ...pauseOf(micros),
-      failed: () => {
-        isRefused = true;
-      },
-    });
-    // while the store is away there may be no pause, and then the callers keep their permits
-    if (!isRefused) this.#retime();
-    await paused;
+  pause(micros: number): Promise<void> {
+    return this.#retime(pauseOf(micros));
   }
 
-  async reset(): Promise<void> {
+  reset(): Promise<void> {
     this.checkOpen();
-    let isRefused = false;
-    const reset = this.call({
+    this.strategy.outdated();
+    const endPauses = this.parts.queue.reset();
+    return this.#retime({
       request: () => ({ verb: "reset" }),
-      result: () => {},
-      failed: () => {
-        isRefused = true;
+      result: () => {
+        endPauses();
+        this.prefetcher?.reset();
       },
     });
-    this.strategy.outdated();
-    // permits that return belong to the old state: they come before the reset in the same batch
-    if (!isRefused) this.#retime();
-    await reset;
   }
 
   /**
-   * Sends the requests of all sleeping callers again, in the same batch, and returns the promised permits.
-   * Otherwise all callers with an instant inside a pause would go at once when it ends.
+   * Makes a call that moves all instants. Sends the requests of all sleeping callers again, in the same batch, and
+   * returns the promised permits: they come before the call, since they belong to the old state. Otherwise all callers
+   * with an instant inside a pause would go at once when it ends.
    */
-  #retime(): void {
+  #retime(options: CallOptions<void>): Promise<void> {
+    let isRefused = false;
+    const done = this.call({
+      ...options,
+      failed: () => {
+        isRefused = true;
+      },
+    });
+    // while the store is away the call may have no effect, and then the callers keep their permits
+    if (isRefused) return done;
     // the queue holds nothing but callers
     const callers = this.parts.queue.empty() as readonly StoreCaller[];
     this.prefetcher?.release();
@@ -271,6 +269,7 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
       caller.again();
       this.send(caller);
     }
+    return done;
   }
 
   get isClosed(): boolean {
@@ -291,7 +290,7 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     // a waiter that leaves would let those behind it have prefetched permits
     this.prefetcher?.stop();
     const { queue } = this.parts;
-    queue.clear(error);
+    for (const waiter of queue.empty()) waiter.abort(error, queue.now());
     for (const waiter of [...this.#waiters] as RemoteWaiter[]) {
       // permits that return from one may let another go
       if (this.#waiters.has(waiter)) waiter.abort(error, queue.now());
@@ -310,12 +309,12 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   track(waiter: RemoteWaiter, signals: readonly AbortSignal[]): void {
     // a reservation may be awaited several times, each with a signal
     if (!this.#waiters.has(waiter)) this.#waiters.add(waiter);
-    if (signals.length > 0) this.parts.queue.heedBeside(waiter, signals);
+    this.parts.queue.heedBeside(waiter, signals);
   }
 
   untrack(waiter: RemoteWaiter, signals: readonly AbortSignal[]): void {
     if (this.#waiters.has(waiter)) this.#waiters.remove(waiter);
-    if (signals.length > 0) this.parts.queue.ignore(waiter, signals);
+    this.parts.queue.ignore(waiter, signals);
   }
 
   reserved(reservation: ReservedInStore): void {

@@ -28,7 +28,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   readonly #strategy: Strategy<Request, Answer>;
   readonly #batcher: Batcher<Request, Answer | undefined>;
   readonly #findBreaker: () => Breaker;
-  readonly #isPermanent: (cause: unknown) => boolean;
+  readonly isPermanent: (cause: unknown) => boolean;
   /** The breaker that this link has joined; set while the store is away. */
   #joined: Breaker | undefined;
   /** One error for all calls of an outage: an error is expensive to create. */
@@ -51,7 +51,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     this.#strategy = strategy;
     this.#batcher = new Batcher(this, { ...limits, timeoutMs });
     this.#findBreaker = () => strategy.breaker(store.breakerOf?.(key) ?? own);
-    this.#isPermanent = (cause) => store.isPermanent?.(cause) ?? cause instanceof TypeError;
+    this.isPermanent = (cause) => store.isPermanent?.(cause) ?? cause instanceof TypeError;
   }
 
   abstract now(): number;
@@ -238,10 +238,6 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
 
   get isIdle(): boolean {
     return this.#strategy.isIdle;
-  }
-
-  isPermanent(cause: unknown): boolean {
-    return this.#isPermanent(cause);
   }
 
   probe(): Promise<unknown> {

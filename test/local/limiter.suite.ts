@@ -380,6 +380,27 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.equal(order, [0, 1, 2, 3, 4, 5]);
   });
 
+  test("a reset ends a pause for callers that waited in it and for those that come later", async () => {
+    const due = await waits(3);
+    const { clock, limiter } = await makeDrained();
+    await limiter.pause(FAR);
+    const inPause = watch(clock, limiter.acquire());
+    await clock.advance(0);
+    await limiter.reset();
+    await clock.advance(0);
+    assert.is(inPause.value, 0);
+    await drain(limiter);
+    const reservation = await limiter.reserve();
+    const later = [
+      watch(clock, reservation.ready()),
+      watch<unknown>(clock, limiter.acquire()),
+      watch<unknown>(clock, Promise.resolve(limiter.tryAcquire(1, last(due)))),
+    ];
+    await clock.advance(last(due));
+    assert.equal(instants(later), due);
+    assert.is(later[2]?.value, true);
+  });
+
   test("update applies new numbers without a fresh burst, and equal numbers change nothing", async () => {
     const before = await waits(12);
     assert.equal(await waits(12, (limiter) => limiter.update(kind.policies)), before);

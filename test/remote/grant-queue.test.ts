@@ -30,13 +30,18 @@ class CarelessClock implements Clock {
   wakeAt(timeMs: number, wake: () => void): Timer {
     this.set += 1;
     this.pending += 1;
+    let isPending = true;
+    const end = () => {
+      if (isPending) this.pending -= 1;
+      isPending = false;
+    };
     const timer = this.fake.wakeAt(timeMs - this.#originMs + this.#offMs(), () => {
-      this.pending -= 1;
+      end();
       wake();
     });
     return {
       cancel: () => {
-        this.pending -= 1;
+        end();
         timer.cancel();
       },
     };
@@ -249,6 +254,22 @@ test("hold: no waiter wakes before its end, and a shorter hold does not end a lo
   const [caller] = addCallers(queue, 250);
   await clock.fake.advance(100);
   assert.is(caller?.wokenAt, 300);
+});
+
+test("a reset ends the holds before it, not those after it", async () => {
+  const { clock, queue } = make();
+  queue.pause(100_000);
+  const end = queue.reset();
+  queue.pause(50_000);
+  const callers = addCallers(queue, 10, 60);
+  const rung: number[] = [];
+  queue.alarm(10_000, () => rung.push(clock.now()));
+  await clock.fake.advance(5);
+  end();
+  await clock.fake.advance(200);
+  assert.equal(wokenAt(callers), [50, 60]);
+  assert.equal(rung, [50]);
+  assert.is(clock.pending, 0);
 });
 
 test("an alarm beside the queue: a hold defers it, and it can be cancelled", async () => {

@@ -183,6 +183,40 @@ serving("pause delays prefetched permits", async () => {
   assert.is(waited.at, 500);
 });
 
+serving("after a reset the next refill reaches no further than without the pause", async () => {
+  const { clock, store, limiter, other } = open(unsaving(10), 100);
+  await limiter.pause(60_000);
+  assert.is(await limiter.tryAcquire(), false);
+  assert.match(store.sent(), /within 61000000 x100$/);
+  const waited = watch(clock, limiter.acquire());
+  await turn();
+  await limiter.reset();
+  await turn();
+  assert.is(waited.at, 0);
+  assert.is((await other.peek()).waitMs, 100);
+  const later = watch(clock, limiter.acquire());
+  await turn();
+  assert.match(store.sent(), /within 1000000 x100$/);
+  await clock.advance(100);
+  assert.is(later.at, 100);
+});
+
+serving("a refill that is under way at a reset returns to the old state", async () => {
+  const { clock, store, limiter } = open(unsaving(10), 4);
+  await limiter.pause(60_000);
+  store.held = true;
+  const tried = limiter.tryAcquire();
+  await turn();
+  const reset = limiter.reset();
+  await store.deliver();
+  await Promise.all([tried, reset]);
+  assert.is(store.sent(), "back 1 (), back 1 (), back 1 (), back 1 (), reset");
+  await limiter.charge(1);
+  const later = watch(clock, limiter.acquire());
+  await clock.advance(1000);
+  assert.is(later.at, 100);
+});
+
 serving("a local setRate applies at once: prefetched permits go back first", async () => {
   const { clock, store, limiter } = open(unsaving(10), 4);
   await limiter.acquire();

@@ -11,7 +11,7 @@ import {
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { onHand } from "../support/limiter/remote.ts";
-import { failure, turn, watch } from "../support/limiter/watch.ts";
+import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
 
 const MICRO = 0.001;
@@ -97,6 +97,48 @@ ready("a pause defers the reservation, and it can be cancelled until then", asyn
   await clock.advance(1000);
   assert.equal([waiting.at, late.at], [5000, 5000]);
   assert.is(await kept.cancel(), false);
+});
+
+ready("a reset ends the pause that defers a reservation; the instant stays", async () => {
+  const { clock, limiter } = await makeUsed();
+  const reservations = [await limiter.reserve(), await limiter.reserve(), await limiter.reserve()];
+  const waiting = reservations.map((one) => watch(clock, one.ready()));
+  await limiter.pause(5000);
+  await clock.advance(1500);
+  await limiter.reset();
+  await clock.advance(4000);
+  assert.equal(instants(waiting), [1500, 2000, 3000]);
+});
+
+ready("a reset does not end a pause that is called after it, even before its reply", async () => {
+  const { clock, store, limiter } = await makeUsed();
+  const waiting = watch(clock, (await limiter.reserve()).ready());
+  await limiter.pause(5000);
+  store.held = true;
+  const changes = [limiter.reset(), limiter.pause(2000)];
+  await store.deliver();
+  await Promise.all(changes);
+  const later = watch(clock, limiter.acquire());
+  await clock.advance(6000);
+  assert.equal(instants([waiting, later]), [2000, 2000]);
+});
+
+ready("a reset ends a pause when the store has run it, not if it fails", async () => {
+  const { clock, store, limiter } = await makeUsed();
+  const waiting = watch(clock, (await limiter.reserve()).ready());
+  await limiter.pause(5000);
+  store.away = new Error("WRONGTYPE");
+  assert.instance(await failure(() => limiter.reset()), StoreUnavailableError);
+  store.away = undefined;
+  await clock.advance(1500);
+  assert.is(waiting.at, undefined);
+  store.held = true;
+  const reset = limiter.reset();
+  await clock.advance(500);
+  assert.is(waiting.at, undefined, "the store may still refuse it");
+  await store.deliver();
+  await reset;
+  assert.is(waiting.at, 2000);
 });
 
 ready("a signal that is aborted already cancels it", async () => {
