@@ -275,11 +275,7 @@ export class LocalTaker implements Takeable {
   take(permits: Permits, longestMs: number): Check {
     const limiter = this.#limiter;
     try {
-      if (longestMs === 0) {
-        const decision = this.#decide(permits);
-        if (!decision.allowed) return { decision, passes: false };
-        return { decision, passes: true, taken: { undo: () => limiter.refund(permits) } };
-      }
+      if (longestMs === 0) return decided(limiter, permits, this.#decide(permits));
       const before = this.check(permits, longestMs);
       if (!before.passes) return before;
       return booked(limiter.reserve(permits), limiter.peek(permits));
@@ -310,6 +306,12 @@ export class LocalParticipant extends LocalTaker implements RateParticipant {
   full(permits: Permits): Error {
     return this.#asked.full(permits);
   }
+}
+
+/** The answer of a limiter that has taken the permits, if its decision says so. */
+function decided(limiter: Pick<Limiter, "refund">, permits: Permits, decision: Decision): Check {
+  if (!decision.allowed) return { decision, passes: false };
+  return { decision, passes: true, taken: { undo: () => limiter.refund(permits) } };
 }
 
 function booked(reservation: Reservation, after: Decision): Check {
@@ -353,26 +355,19 @@ function eachOf(
 }
 
 function checkOne(limiter: Foreign, { permits, longestMs }: Subrequest): MaybePromise<Check> {
-  return chain(limiter.peek(permits), (decision) => {
-    return checkWithin(decision, longestMs);
-  });
+  return chain(limiter.peek(permits), (decision) => checkWithin(decision, longestMs));
 }
 
 function takeFrom(limiter: Foreign, subrequest: Subrequest): MaybePromise<Check> {
   const { permits, longestMs } = subrequest;
   if (longestMs === 0) {
-    return chain(limiter.decide(permits), (decision) => {
-      if (!decision.allowed) return { decision, passes: false };
-      return { decision, passes: true, taken: { undo: () => limiter.refund(permits) } };
-    });
+    return chain(limiter.decide(permits), (decision) => decided(limiter, permits, decision));
   }
-  return chain(limiter.peek(permits), (before) => {
-    const check = checkWithin(before, longestMs);
+  return chain(checkOne(limiter, subrequest), (check) => {
     if (!check.passes) return check;
     return chain(limiter.reserve(permits), (reservation) => {
-      const { waitMs } = reservation;
-      if (waitMs <= longestMs) return booked(reservation, before);
-      return chain(reservation.undo(), () => ({ decision: { ...before, waitMs }, passes: false }));
+      if (reservation.waitMs <= longestMs) return booked(reservation, check.decision);
+      return chain(reservation.undo(), () => ({ ...check, passes: false }));
     });
   });
 }

@@ -20,6 +20,7 @@ import {
   ForeignParticipant,
   type RateParticipant,
   reportRefusal,
+  type Subrequest,
 } from "../api/participant.ts";
 import { type RequestSequence, reserveAwaited } from "../api/reserve-awaited.ts";
 import { asyncDispose } from "../ground/dispose.ts";
@@ -133,8 +134,9 @@ export class PartLimiter implements RemoteLimiter {
     return {
       slot,
       steps: {
-        check: async (...request) => (await steps.check(...request)).map(shown),
-        take: async (...request) => (await steps.take(...request)).map(shown),
+        check: async (...request) => (await steps.check(...request)).map((check) => shown(check)),
+        take: async (requests, options) =>
+          (await steps.take(requests, options)).map((check, i) => shown(check, requests[i])),
       },
       clock: this.#part,
       isFair: this.region.isFair,
@@ -273,7 +275,10 @@ export class PartLimiter implements RemoteLimiter {
   }
 }
 
-function shown(check: Check): Check {
+/** @param request that takes permits: if it would wait no longer than it accepts, and is refused, it is behind others */
+function shown(check: Check, request?: Subrequest): Check {
   const decision = known(check.decision);
-  return { ...check, decision, isUnknown: !check.passes && decision !== check.decision };
+  const isBehind = request !== undefined && decision.waitMs <= request.longestMs;
+  const isUnknown = !check.passes && (decision !== check.decision || isBehind);
+  return { ...check, decision, isUnknown };
 }

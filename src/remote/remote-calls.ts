@@ -235,7 +235,6 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   }
 
   reset(): Promise<void> {
-    this.checkOpen();
     this.strategy.outdated();
     const endPauses = this.parts.queue.reset();
     return this.#retime({
