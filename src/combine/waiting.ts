@@ -28,8 +28,8 @@
  * waits for its slot first. Nothing is kept while it waits for another participant: if the rates refuse when
  * the slot is free, the slot goes to the next caller, and this one waits for the rate that refused; if no
  * slot is free when the rate lets it go, the permit goes to the next caller, and this one waits for a slot.
- * After `8 n` such rounds a caller keeps its slot. It never keeps a permit for a slot: permits that were
- * saved up would all be used when slots become free.
+ * After `8 n` such rounds a caller keeps its slot, and its permits while it waits for other permits. It never keeps a
+ * permit for a slot: permits that were saved up would all be used when slots become free. If none is free, all go back.
  */
 
 import type { Limiter, Reservation, ShareOptions } from "../api/limiter-api.ts";
@@ -50,7 +50,7 @@ import {
 import { reserveAwaited } from "../api/reserve-awaited.ts";
 import { WaitTimeoutError } from "../api/timeout.ts";
 import type { Clock } from "../ground/clock.ts";
-import { QueueFullError } from "../ground/errors.ts";
+import { QueueFullError, ReservationCancelledError } from "../ground/errors.ts";
 import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { Permits } from "../ground/permits.ts";
 import { binds, type Together, takeTogether, undoAll } from "./all-or-none.ts";
@@ -112,13 +112,16 @@ export class Deadline {
     signal: AbortSignal | undefined,
   ): Promise<number> {
     if (this.#clock === undefined || clock === undefined) return place.ready({ signal });
-    const late = new AbortController();
-    const dueMs = place.waitMs < Infinity ? clock.now() + place.waitMs : 0;
-    const end = () => late.abort(new WaitTimeoutError());
-    const timer = clock.wakeAt(Math.max(this.#endMs, dueMs), end);
-    const signals = signal === undefined ? [late.signal] : [signal, late.signal];
+    const forMs = Math.max(this.leftMs, place.waitMs < Infinity ? place.waitMs : 0);
+    let isLate = false;
+    const timer = clock.wakeAt(clock.now() + forMs, () => {
+      isLate = true;
+      void place.cancel();
+    });
     try {
-      return await place.ready({ signal: AbortSignal.any(signals) });
+      return await place.ready({ signal });
+    } catch (error) {
+      throw isLate && error instanceof ReservationCancelledError ? new WaitTimeoutError() : error;
     } finally {
       timer.cancel();
     }
@@ -227,12 +230,16 @@ export async function acquireAll(
     return chain(refusalOf(others), (checks) => {
       if (checks === undefined) return undefined;
       asked = others;
-      if (chances <= 0 && (isSlots(entry) || !others.some(isSlots))) {
+      const lacksSlot = others.some((other, i) => isSlots(other) && checks[i]?.passes === false);
+      if (chances <= 0 && (isSlots(entry) || !lacksSlot)) {
         rest = others;
         return checks;
       }
       chances -= 1;
-      return chain((kept.pop() as Taken).undo(), () => checks);
+      // no permit is kept for a slot
+      const back = lacksSlot ? kept.splice(0) : kept.splice(-1);
+      if (lacksSlot) rest = entries;
+      return chain(undoAll(back.map((taken) => ({ taken }))), () => checks);
     });
   };
   try {

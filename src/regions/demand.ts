@@ -158,8 +158,10 @@ export class Demand {
     if (!isChance && this.#areFew) this.#estimate = Math.min(MOST_OF_FEW, this.#estimate);
     this.#silentMs += elapsed;
     if (this.#requests > 0) {
-      const pauseMs = Math.max(this.#cost / this.#estimate, this.#silentMs);
-      this.#patienceMs = Math.max(FEW * this.#cost, GAPS * pauseMs);
+      const gapsMs = (GAPS * this.#cost) / this.#estimate;
+      // one pause may be longer, but what lies beyond its memory tells nothing
+      const pausesMs = Math.min(GAPS * this.#silentMs, (MEMORY * this.#cost) / LEAST_OWN);
+      this.#patienceMs = Math.max(FEW * this.#cost, gapsMs, pausesMs);
       this.#silentMs = 0;
     }
     if (this.#isOver(count)) this.#estimate = 0;

@@ -83,6 +83,11 @@ export class Fallback {
     return own;
   }
 
+  /** Counts a call that fails. */
+  counted<T>(answer: T | Promise<T>): Promise<T> {
+    return Promise.resolve(answer);
+  }
+
   /** The same, without taking permits. */
   async look(_part: Part, _permits: Permits, own: Decision): Promise<Decision> {
     return own;

@@ -19,6 +19,7 @@ import {
   type Check,
   ForeignParticipant,
   type RateParticipant,
+  refusalOf,
   reportRefusal,
   type Subrequest,
 } from "../api/participant.ts";
@@ -135,8 +136,17 @@ export class PartLimiter implements RemoteLimiter {
       slot,
       steps: {
         check: async (...request) => (await steps.check(...request)).map((check) => shown(check)),
-        take: async (requests, options) =>
-          (await steps.take(requests, options)).map((check, i) => shown(check, requests[i])),
+        take: async (requests, options) => {
+          try {
+            const checks = await steps.take(requests, options);
+            return checks.map((check, i) => shown(check, requests[i]));
+          } catch (error) {
+            // the line is full by now
+            return requests.map(({ permits }) =>
+              refusalOf(error, this.#open().limiter.peek(permits)),
+            );
+          }
+        },
       },
       clock: this.#part,
       isFair: this.region.isFair,
@@ -154,7 +164,7 @@ export class PartLimiter implements RemoteLimiter {
     return this.#try(async () => {
       checkShareOptions(options);
       const part = this.#ask(permits, options);
-      const decision = await this.#decide(part, permits, options);
+      const decision = await this.#fallback.counted(this.#decide(part, permits, options));
       if (decision.allowed) return decision;
       this.#lack();
       // counts the refusal, unless the part has permits by now
@@ -170,7 +180,9 @@ export class PartLimiter implements RemoteLimiter {
   }
 
   peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
-    return this.#try(async () => known(await this.#look(this.#open(), permits, options)));
+    return this.#try(async () => {
+      return known(await this.#fallback.counted(this.#look(this.#open(), permits, options)));
+    });
   }
 
   async #look(part: Part, permits: Permits, options?: ShareOptions): Promise<Decision> {

@@ -24,7 +24,7 @@ import { FIRST } from "./demand.ts";
 import { divide, isLacked } from "./division.ts";
 import { gapMs, HomeLink, patienceMs, type Reply, type Sender } from "./home-link.ts";
 import { Lease, REFUSED } from "./lease.ts";
-import { countsAsLong, LONGEST_MS, type Numbers, restOn } from "./numbers.ts";
+import { LONGEST_MS, type Numbers, restAsLong, restOn } from "./numbers.ts";
 import type { MemberOptions, Part } from "./part.ts";
 
 /** Timers are as exact as this, ms: a sum of times may be greater by a rounding. */
@@ -89,7 +89,7 @@ export class Member {
   /** Pieces that rest go by the numbers in force from now on: where windows end is not known any more, if they are others. */
   renumber(before: Numbers): void {
     const { clock, numbers } = this.#options;
-    if (countsAsLong(numbers, before)) return;
+    if (restAsLong(numbers, before)) return;
     for (const lease of this.#hot.values()) lease.rest(clock.now() + numbers.keepMs);
   }
 

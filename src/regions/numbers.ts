@@ -34,24 +34,23 @@ export interface Numbers {
   readonly lifetime: number;
   /** Whether pieces rest that were used: see `resting.ts`. */
   readonly rests: boolean;
-  /** How long the state of a part may matter: a piece is fresh after that, ms; and how long what each policy has used does. */
+  /** How long the state of a part may matter: a piece is fresh after that, ms. And that of each policy whose pieces rest. */
   readonly keepMs: number;
-  readonly horizonsMs: readonly number[];
+  readonly restsMs: readonly number[];
   /** Under one policy: the largest request so far that the largest part can grant, so that it need not be asked again. */
   fits: number;
 }
 
-/** Whether what is used counts for as long as before. */
-export function countsAsLong({ horizonsMs }: Numbers, before: Numbers): boolean {
-  return horizonsMs.every((horizonMs, i) => Object.is(horizonMs, before.horizonsMs[i]));
+/** Whether pieces that were used rest for as long as before. */
+export function restAsLong({ restsMs }: Numbers, before: Numbers): boolean {
+  return restsMs.every((restMs, i) => restMs === before.restsMs[i]);
 }
 
 /** @param base the fraction of a part that has nothing on lease */
 export function numbersOf(policies: PolicyList, base: number): Numbers {
   const { names, list } = policies;
   const basePolicies = { names, list: partsOf(list, Math.max(LEAST, base)) };
-  const horizonsMs = list.map(horizonOf);
-  const known = horizonsMs.filter(Number.isFinite);
+  const known = list.map(horizonOf).filter(Number.isFinite);
   return {
     policies,
     basePolicies,
@@ -60,7 +59,7 @@ export function numbersOf(policies: PolicyList, base: number): Numbers {
     largest: list.map(largestOf),
     rests: list.some(hasInstants),
     keepMs: Math.min(LONGEST_MS, restOn(Math.max(0, ...known))),
-    horizonsMs,
+    restsMs: list.filter(hasInstants).map(horizonOf),
     fits: 0,
   };
 }

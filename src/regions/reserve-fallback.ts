@@ -151,13 +151,13 @@ export class ReserveFallback extends Fallback {
   }
 
   override async decide(part: Part, permits: Permits, own: Decision): Promise<Decision> {
-    const other = await this.#counted(fitting(this.#reserve.decide(permits)));
+    const other = await fitting(this.#reserve.decide(permits));
     if (other?.allowed) this.#granted();
     return sooner(own, other, part.callers === 0);
   }
 
   override async look(part: Part, permits: Permits, own: Decision): Promise<Decision> {
-    const other = await this.#counted(fitting(this.#reserve.peek(permits)));
+    const other = await fitting(this.#reserve.peek(permits));
     return sooner(own, other, part.callers === 0);
   }
 
@@ -169,7 +169,7 @@ export class ReserveFallback extends Fallback {
     failed?: (payment: Payment) => void,
   ): Promise<void> {
     const paid = payments.map((payment) => this.#pay(part, payment, isOfReserve, failed));
-    await this.#counted(allEnded(paid));
+    await this.counted(allEnded(paid));
   }
 
   async #pay(
@@ -211,12 +211,11 @@ export class ReserveFallback extends Fallback {
   async #renewed(answer: void | Promise<void>): Promise<void> {
     const renew = () => this.#reserves.feedOf(this.region.partOf(this.key))?.renew();
     renew();
-    await this.#counted(answer);
+    await this.counted(answer);
     renew();
   }
 
-  /** Counts a call that fails. */
-  async #counted<T>(answer: T | Promise<T>): Promise<T> {
+  override async counted<T>(answer: T | Promise<T>): Promise<T> {
     try {
       return await answer;
     } catch (error) {

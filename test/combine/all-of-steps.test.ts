@@ -241,4 +241,27 @@ test("a foreign limiter that promises a later instant than its peek showed", asy
   assert.is(fast.peek().remaining, 9, "permits that could be used at once are given back too");
 });
 
+test("callers who take permits from each other at one instant keep them in the end, also beside slots", async () => {
+  const clock = new FakeClock();
+  const slots = ConcurrencyLimiter.create(1, { clock });
+  let rounds = 0;
+  // whoever looks finds that another caller has the permit, which is back when it asks for a place
+  const contended = () => {
+    const limiter = Limiter.create(window(1e6), { clock });
+    const refuse = { ...limiter.peek(), allowed: false, waitMs: 1 };
+    const { reserve } = foreign(limiter);
+    return Object.assign(foreign(limiter), {
+      decide: async () => refuse,
+      reserve: (...args: Parameters<typeof reserve>) => {
+        if (++rounds > 1000) throw new Error("for ever");
+        return reserve(...args);
+      },
+    });
+  };
+  const both = allOf(slots, contended(), contended());
+  const lease = await both.acquire();
+  await lease?.release();
+  assert.ok(slots.tryAcquire());
+});
+
 test.run();

@@ -136,13 +136,20 @@ test("regular callers that are refused at first are known to those that flood, h
 
 test("update with the same numbers, again and again, keeps no part from the others", async () => {
   const numbers = { limit: 600, windowMs: 20_000 };
-  for (const policy of [slidingLog(numbers), slidingWindow(numbers), fixedWindow(numbers)]) {
+  // whatever a rate in the same limiter is
+  const rates = [100, 90].map((refill) => tokenBucket({ capacity: 100, refill, everyMs: 1000 }));
+  for (const window of [slidingLog(numbers), slidingWindow(numbers), fixedWindow(numbers)]) {
+    const [policy, other] = rates.map((rate): Policies => ({ window, rate })) as [
+      Policies,
+      Policies,
+    ];
     const world = new World(policy, { regions: ["eu", "us"] });
     const [eu, us] = world.regions.map(({ limiter }) => limiter);
     await world.clock.advance(60_000);
     let got = 0;
     for (let ms = 0; ms < 160_000; ms += 50) {
-      if (ms % 5000 === 0) await Promise.all([eu?.update(policy), us?.update(policy)]);
+      const next = ms % 10_000 === 0 ? policy : other;
+      if (ms % 5000 === 0) await Promise.all([eu?.update(next), us?.update(next)]);
       if (ms < 40_000) for (let n = 0; n < 3; n++) await eu?.tryAcquire();
       else for (let n = 0; n < 3; n++) got += Number((await us?.tryAcquire()) && ms >= 100_000);
       await world.clock.advance(50);

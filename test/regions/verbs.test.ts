@@ -1,4 +1,5 @@
 /** The verbs of a region, with and without a store of its own: what each test names should happen. */
+import { getEventListeners } from "node:events";
 import {
   allOf,
   ConcurrencyLimiter,
@@ -612,6 +613,50 @@ test("a combination that a region refuses is counted there, and published", asyn
     assert.is(seen.length, 3);
     await limiter.close();
   }
+});
+
+test("a place of a combination that is ready when it was promised is in time, by the region's own clock", async () => {
+  const policy = tokenBucket({ capacity: 1, refill: 10, everyMs: 1000 });
+  const whole = { local: undefined, reserve: 1, regions: ["eu"] };
+  const one = await withLocal(whole, policy);
+  // its clock shows another time
+  await one.clock.advance(1e6);
+  const { clock, limiter } = await withLocal(whole, policy);
+  const signal = new AbortController().signal;
+  for (const both of [allOf(one.limiter, limiter), allOf(limiter, one.limiter)]) {
+    await Promise.all([drain(one.limiter), drain(limiter)]);
+    const calls = [1000, 200].map((timeoutMs) => nameOf(both.tryAcquire(1, { timeoutMs, signal })));
+    for (let ms = 0; ms < 250; ms += 1)
+      await Promise.all([clock, one.clock].map((its) => its.advance(1)));
+    assert.equal(await Promise.all(calls), ["true", "true"]);
+  }
+  assert.is(getEventListeners(signal, "abort").length, 0);
+  await Promise.all([limiter.close(), one.limiter.close()]);
+});
+
+test("a combination whose callers find the line full together is refused, as the region alone", async () => {
+  const { clock, limiter } = await withLocal({ local: undefined, maxWaiting: 2 });
+  await drain(limiter);
+  const both = allOf(limiter, RateLimiter.create(1e6, { clock }));
+  const calls = Array.from({ length: 5 }, () => nameOf(both.tryAcquire(1, 5000)));
+  await clock.advance(5000);
+  assert.equal((await Promise.all(calls)).sort(), ["false", "false", "false", "true", "true"]);
+  await limiter.close();
+});
+
+test("a call of a combination that the part answers alone has not failed", async () => {
+  const { clock, local, limiter } = await withLocal();
+  local.fail();
+  const both = allOf(limiter, RateLimiter.create(1e6, { clock }));
+  assert.is(await both.tryAcquire(), false);
+  assert.is((await both.decide()).allowed, false);
+  await both.peek();
+  assert.is(limiter.stats.failed, 0);
+  for (const verb of ["decide", "peek"] as const) {
+    assert.is(await nameOf(limiter[verb]()), "StoreUnavailableError");
+  }
+  assert.is(limiter.stats.failed, 2);
+  await limiter.close();
 });
 
 test("a call that waits for the region's store is counted, and so is one that is ended there", async () => {
