@@ -29,7 +29,7 @@
  * the slot is free, the slot goes to the next caller, and this one waits for the rate that refused; if no
  * slot is free when the rate lets it go, the permit goes to the next caller, and this one waits for a slot.
  * After `8 n` such rounds a caller keeps its slot, and its permits while it waits for other permits. It never keeps a
- * permit for a slot: permits that were saved up would all be used when slots become free. If none is free, all go back.
+ * permit for a slot: permits that were saved up would all be used when slots become free. If none is free, all permits go back.
  */
 
 import type { Limiter, Reservation, ShareOptions } from "../api/limiter-api.ts";
@@ -236,9 +236,13 @@ export async function acquireAll(
         return checks;
       }
       chances -= 1;
-      // no permit is kept for a slot
-      const back = lacksSlot ? kept.splice(0) : kept.splice(-1);
-      if (lacksSlot) rest = entries;
+      const back = kept.splice(-1);
+      if (lacksSlot) {
+        // no permit is kept for a slot; slots are
+        back.push(...kept.filter(({ held }) => held === undefined));
+        kept.splice(0, kept.length, ...kept.filter(({ held }) => held !== undefined));
+        rest = entries.filter((one) => !isSlots(one) || rest.includes(one));
+      }
       return chain(undoAll(back.map((taken) => ({ taken }))), () => checks);
     });
   };

@@ -83,14 +83,14 @@ export class Fallback {
     return own;
   }
 
-  /** Counts a call that fails. */
-  counted<T>(answer: T | Promise<T>): Promise<T> {
-    return Promise.resolve(answer);
-  }
-
   /** The same, without taking permits. */
   async look(_part: Part, _permits: Permits, own: Decision): Promise<Decision> {
     return own;
+  }
+
+  /** Counts a call that fails with a store: without one none does. */
+  counted<T>(answer: T | Promise<T>): Promise<T> {
+    return Promise.resolve(answer);
   }
 
   /**
