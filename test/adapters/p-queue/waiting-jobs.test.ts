@@ -126,13 +126,13 @@ test("random histories agree with a sorted list", async () => {
   );
 });
 
-test("thousands of jobs of as many priorities, a third of them removed: no quadratic time", () => {
+test("100 000 jobs of 10 000 priorities, a third of them removed: no quadratic time", () => {
   const all = 3 * runs(33_334, 10_000);
   const waiting = new WaitingJobs();
   const controller = new AbortController();
   for (let i = 0; i < all; i++) {
     const signal = i % 3 === 0 ? controller.signal : undefined;
-    waiting.enqueue(job(), { id: `${i}`, priority: (i * 7919) % 100_003, signal });
+    waiting.enqueue(job(), { id: `${i}`, priority: (i * 7919) % 10_007, signal });
   }
   controller.abort();
   const startedAt = cpuMs();
