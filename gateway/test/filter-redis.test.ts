@@ -4,6 +4,7 @@ import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { connect, RemoteClock } from "../../test/support/limiter/remote.ts";
+import { PATIENT } from "../../test/support/patient.ts";
 import { freshUrl } from "../../test/support/redis/server.ts";
 import { runs, suite } from "../../test/support/suite.ts";
 import {
@@ -53,6 +54,7 @@ function open(text: string, options: Partial<GatewayOptions> = {}): Promise<Gate
   const rules = readRules(text);
   const actors = { account: fromHeader("account") };
   return createGateway({
+    ...PATIENT,
     ...{ rules, redis: watched, clock: new FakeClock(), actors, whenUnavailable: "throw" },
     ...options,
   });

@@ -131,7 +131,7 @@ test("bursts of a key with few requests keep the part that they need through the
 test("regular callers that are refused at first are known to those that flood, however their calls fall", async () => {
   const quiet: Caller = { calls: 1, periodMs: 1200 };
   const counts = await granted([...Array(10).fill(quiet), ...Array(10).fill(flood)], [], 40);
-  for (const count of counts.slice(0, 10)) assert.ok(count > 0.7, `${counts}`);
+  for (const count of counts.slice(0, 10)) assert.ok(count > 0.6, `${counts}`);
 });
 
 test("update with the same numbers, again and again, keeps no part from the others", async () => {

@@ -5,7 +5,7 @@ import type { Store } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { exchange } from "../../src/stores/ledger.ts";
-import { seeded } from "../support/regions/world.ts";
+import { seeded } from "../support/random.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("regions, faults");

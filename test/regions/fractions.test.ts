@@ -12,7 +12,8 @@ import {
 import { Demand } from "../../src/regions/demand.ts";
 import { divide, isLacked } from "../../src/regions/division.ts";
 import { waterFill } from "../../src/regions/water-fill.ts";
-import { seeded, World } from "../support/regions/world.ts";
+import { seeded } from "../support/random.ts";
+import { World } from "../support/regions/world.ts";
 import { isTried, suite } from "../support/suite.ts";
 
 const PER_SECOND = 500;

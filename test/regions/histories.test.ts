@@ -6,7 +6,8 @@ import { algorithms, share } from "../../src/algorithms/index.ts";
 import { hasInstants, isDated } from "../../src/algorithms/instants.ts";
 import { tokenBucket } from "../../src/index.ts";
 import { samplesOf } from "../support/algorithms/samples.ts";
-import { seeded, World } from "../support/regions/world.ts";
+import { seeded } from "../support/random.ts";
+import { World } from "../support/regions/world.ts";
 import { progress, runs, suite } from "../support/suite.ts";
 
 const test = suite("regions, random histories", { timeoutMs: 120_000 });

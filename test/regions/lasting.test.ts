@@ -9,8 +9,8 @@ import {
 import { RegionalLimiter } from "smooth-limiter/regions";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import { seeded } from "../support/random.ts";
 import { StoppableClock } from "../support/regions/stoppable-clock.ts";
-import { seeded } from "../support/regions/world.ts";
 import { suite } from "../support/suite.ts";
 
 const ends = suite("regions, what ends", { timeoutMs: 60_000 });

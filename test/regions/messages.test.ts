@@ -6,7 +6,7 @@ import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { divide } from "../../src/regions/division.ts";
 import { exchange } from "../../src/stores/ledger.ts";
-import { seeded } from "../support/regions/world.ts";
+import { seeded } from "../support/random.ts";
 import { suite } from "../support/suite.ts";
 
 const messages = suite("regions, messages", { timeoutMs: 30_000 });

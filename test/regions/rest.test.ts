@@ -3,7 +3,8 @@ import { gcra, type Policies, slidingLog, slidingWindow, tokenBucket } from "smo
 import { RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
-import { type Region, seeded, World } from "../support/regions/world.ts";
+import { seeded } from "../support/random.ts";
+import { type Region, World } from "../support/regions/world.ts";
 import { suite } from "../support/suite.ts";
 
 const faults = suite("regions, used pieces and unequal requests", { timeoutMs: 60_000 });

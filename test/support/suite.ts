@@ -1,4 +1,5 @@
 import * as uvu from "uvu";
+import { seeded } from "./random.ts";
 
 /** How long one test may take, in ms, unless its suite says otherwise. */
 const DEFAULT_TIMEOUT_MS = 60_000;
@@ -97,8 +98,9 @@ export function suite<T = uvu.Context>(
     (state) => {
       own.started++;
       const limitMs = timeoutMs * (progress.isSoak ? PATIENCE_OF_SOAKS : 1);
+      // what draws from Math.random, as the time until the next call to a store, draws the same in each run
       return progress.runTest(`${title} › ${name}`, limitMs, () =>
-        within(limitMs, () => body(state)),
+        seeded(progress.seed, () => within(limitMs, () => body(state))),
       );
     };
 

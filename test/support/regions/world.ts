@@ -175,18 +175,3 @@ export class World {
     await closed;
   }
 }
-
-/** Runs something with the same random numbers each time. */
-export async function seeded<T>(seed: number, run: () => Promise<T>): Promise<T> {
-  const { random } = Math;
-  let state = seed;
-  Math.random = () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return state / 2 ** 32;
-  };
-  try {
-    return await run();
-  } finally {
-    Math.random = random;
-  }
-}
