@@ -147,6 +147,8 @@ export interface SlotsQueue {
   ): Promise<T | undefined>;
   /** Whether it takes the options that name the share of a call. */
   readonly isFair: boolean;
+  /** The limiter's place in the order in which callers keep slots for others; the same in all processes that share it. */
+  readonly rank: string;
   /** The time by which `tryAcquire` measures, ms. */
   now(): number;
 }

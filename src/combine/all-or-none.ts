@@ -11,8 +11,8 @@
  * 3. Take from the local group last, again in one step.
  *
  * So a refused request takes nothing, not even for the length of a round trip, with two exceptions.
- * In both, the steps of two requests interleave, and what was taken is given back exactly, by its
- * receipt:
+ * In both, the steps of two requests interleave, and what was taken is refunded. A window that has ended meanwhile
+ * does not get it back, but the next one, which so grants that much more:
  *
  * - Several remote groups: another request may take the last permits of one of them between the
  *   look and the take. For one round trip this request holds permits of the other groups.

@@ -28,8 +28,10 @@
  * waits for its slot first. Nothing is kept while it waits for another participant: if the rates refuse when
  * the slot is free, the slot goes to the next caller, and this one waits for the rate that refused; if no
  * slot is free when the rate lets it go, the permit goes to the next caller, and this one waits for a slot.
- * After `8 n` such rounds a caller keeps its slot, and its permits while it waits for other permits. It never keeps a
- * permit for a slot: permits that were saved up would all be used when slots become free. If none is free, all permits go back.
+ * After `8 n` such rounds a caller keeps its slots, and its permits while it waits for other permits. It never keeps a
+ * permit for a slot: permits that were saved up would all be used when slots become free. And it keeps a slot for
+ * another one only if that comes later in an order of all limiters, which is the same for all callers; so callers never
+ * wait for each other in a circle.
  */
 
 import type { Limiter, Reservation, ShareOptions } from "../api/limiter-api.ts";
@@ -193,6 +195,7 @@ export interface TakenAll {
 /**
  * Waits until it can take from all participants, then takes from them.
  *
+ * @param entries concurrency limiters in the order of their ranks
  * @returns undefined as soon as it is clear that its time will not suffice
  * @throws WaitTimeoutError when its time is over
  */
@@ -201,13 +204,11 @@ export async function acquireAll(
   permits: Permits,
   { signal, timeoutMs = Infinity, deadline = new Deadline(entries, timeoutMs) }: WaitLimits,
 ): Promise<TakenAll | undefined> {
-  const kept: Taken[] = [];
-  let rest = entries;
+  let kept: readonly Kept[] = [];
   let asked = entries;
   let chances = entries.length * (entries.some(isSlots) ? ROUNDS_WITH_SLOTS : ROUNDS);
   let waitedMs = 0;
   const leftMs = () => Math.min(timeoutMs - waitedMs, deadline.leftMs);
-  const undo = () => undoAll(kept.map((taken) => ({ taken })));
   /** Takes from these participants. @returns the answers if one refuses */
   const refusalOf = (
     participants: readonly AnyEntry[],
@@ -218,57 +219,68 @@ export async function acquireAll(
       takeTogether(subrequestsOf(participants, permits, 0), stepOptions),
       ({ passes, checks }) => {
         if (!passes) return checks;
-        kept.push(...takenOf(checks));
+        const taken = takenOf(checks);
+        kept = [...kept, ...participants.map((entry, i) => ({ entry, taken: taken[i] as Taken }))];
         signal?.throwIfAborted();
         return undefined;
       },
     );
   };
-  /** Asks the others when this participant lets the caller go; if one refuses, gives back what was taken. */
-  const tryRest = (entry: AnyEntry): MaybePromise<Together["checks"] | undefined> => {
-    const others = rest.filter((other) => other !== entry);
+  /** Asks the others when a participant lets the caller go; if one refuses, gives back what was taken. */
+  const tryRest = (): MaybePromise<Together["checks"] | undefined> => {
+    const others = entries.filter((entry) => !kept.some((one) => one.entry === entry));
     return chain(refusalOf(others), (checks) => {
       if (checks === undefined) return undefined;
       asked = others;
-      const lacksSlot = others.some((other, i) => isSlots(other) && checks[i]?.passes === false);
-      if (chances <= 0 && (isSlots(entry) || !lacksSlot)) {
-        rest = others;
-        return checks;
-      }
+      const lacked = others.filter((_, i) => checks[i]?.passes === false).filter(isSlots);
+      const stays = ({ entry }: Kept) => chances <= 0 && mayKeep(entry, lacked);
+      const back = kept.filter((one) => !stays(one));
+      kept = kept.filter(stays);
       chances -= 1;
-      const back = kept.splice(-1);
-      if (lacksSlot) {
-        // no permit is kept for a slot; slots are
-        back.push(...kept.filter(({ held }) => held === undefined));
-        kept.splice(0, kept.length, ...kept.filter(({ held }) => held !== undefined));
-        rest = entries.filter((one) => !isSlots(one) || rest.includes(one));
-      }
-      return chain(undoAll(back.map((taken) => ({ taken }))), () => checks);
+      return chain(undoAll(back), () => checks);
     });
   };
   try {
     let checks = await refusalOf(asked);
     while (checks !== undefined) {
-      const binding = bindingOf(checks);
+      const binding = bindingOf(asked, checks);
       const entry = asked[binding] as AnyEntry;
       const check = checks[binding] as Check;
+      const keep = (taken: Taken) => {
+        kept = [...kept, { entry, taken }];
+      };
       const ask = (forMs: number) => {
         waitedMs += forMs;
-        return tryRest(entry);
+        return tryRest();
       };
       const limits = { signal, timeoutMs: leftMs(), deadline };
-      const got = await waitFor(entry, permits, check, limits, kept, ask);
+      const got = await waitFor(entry, permits, check, limits, keep, ask);
       if (got === undefined) {
-        await undo();
+        await undoAll(kept);
         return undefined;
       }
       checks = got.checks;
     }
-    return { taken: kept, waitedMs };
+    return { taken: kept.map(({ taken }) => taken), waitedMs };
   } catch (error) {
-    await undo();
+    await undoAll(kept);
     throw error;
   }
+}
+
+/** What a caller has taken from a participant. */
+interface Kept {
+  readonly entry: AnyEntry;
+  readonly taken: Taken;
+}
+
+/**
+ * Whether it may be kept while these slots are lacking. No permit may; and a slot only for later ones, so no two
+ * callers wait for what the other one keeps.
+ */
+function mayKeep(entry: AnyEntry, lacked: readonly SlotsEntry[]): boolean {
+  const rankOf = ({ participant }: SlotsEntry) => participant.queue.rank;
+  return lacked.every((slots) => isSlots(entry) && rankOf(entry) < rankOf(slots));
 }
 
 function isSlots(entry: AnyEntry): entry is SlotsEntry {
@@ -283,16 +295,16 @@ interface Waited {
 /** Asks the other participants, when what was taken can be used after a wait of so many ms. */
 type AskOthers = (waitedMs: number) => MaybePromise<Waited["checks"]>;
 
-/** Waits in the queue of one participant, and adds what was taken to `kept`. @returns undefined: it would be too long */
+/** Waits in the queue of one participant, and keeps what was taken. @returns undefined: it would be too long */
 async function waitFor(
   entry: AnyEntry,
   permits: Permits,
   check: Check,
   { signal, timeoutMs: leftMs, deadline }: Required<WaitLimits>,
-  kept: Taken[],
+  keep: (taken: Taken) => void,
   ask: AskOthers,
 ): Promise<Waited | undefined> {
-  if (isSlots(entry)) return waitForSlots(entry, signal, leftMs, kept, ask);
+  if (isSlots(entry)) return waitForSlots(entry, signal, leftMs, keep, ask);
   const { limiter, participant } = entry;
   if (leftMs <= 0 || (check.decision.waitMs > leftMs && !check.isUnknown)) {
     participant.refused(permits, check);
@@ -300,7 +312,7 @@ async function waitFor(
   }
   const reservation = await placeOf(limiter, permits, leftMs);
   if (reservation === undefined) return undefined;
-  kept.push({ reservation, undo: () => reservation.undo() });
+  keep({ reservation, undo: () => reservation.undo() });
   const isUnknown = reservation.waitMs === Infinity && participant.clock !== undefined;
   if (reservation.waitMs > leftMs && !isUnknown) return undefined;
   return { checks: await ask(await deadline.ready(reservation, participant, signal)) };
@@ -326,13 +338,13 @@ async function waitForSlots(
   { participant: { queue }, slots, share }: SlotsEntry,
   signal: AbortSignal | undefined,
   leftMs: number,
-  kept: Taken[],
+  keep: (taken: Taken) => void,
   ask: AskOthers,
 ): Promise<Waited | undefined> {
   const before = queue.now();
   const options = { signal, ...share };
   const held = (held: HeldSlots): { readonly checks: MaybePromise<Waited["checks"]> } => {
-    kept.push({ held, undo: () => endLease(held, "ignore") });
+    keep({ held, undo: () => endLease(held, "ignore") });
     try {
       return { checks: ask(Math.max(0, queue.now() - before)) };
     } catch (error) {
@@ -354,12 +366,13 @@ export function takenOf(checks: readonly (Check | undefined)[]): readonly Taken[
   return checks.map((check) => (check as Check).taken as Taken);
 }
 
-/** The index of the participant with the longest wait of those that refuse. */
-function bindingOf(checks: Together["checks"]): number {
+/** The index of the first concurrency limiter that refuses, else of the participant with the longest wait. */
+function bindingOf(asked: readonly AnyEntry[], checks: Together["checks"]): number {
   let binding = -1;
   for (const [i, check] of checks.entries()) {
     // a store that is away refuses nothing yet
     if (check === undefined || check.passes) continue;
+    if (isSlots(asked[i] as AnyEntry)) return i;
     if (binding < 0 || binds(check.decision, (checks[binding] as Check).decision)) binding = i;
   }
   return binding;

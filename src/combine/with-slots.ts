@@ -134,7 +134,8 @@ export class AllOfWithSlots implements Combination {
   readonly [combined]: Combination[typeof combined];
 
   constructor(slotsLimiters: readonly ConcurrencyParticipant[], rates: readonly RateEntry[]) {
-    this[combined] = { rates, slotsLimiters };
+    const byRank = slotsLimiters.toSorted((a, b) => (a.queue.rank < b.queue.rank ? -1 : 1));
+    this[combined] = { rates, slotsLimiters: byRank };
   }
 
   async acquire(slots = 1, options?: WaitOptions): Promise<CombinedLease> {

@@ -122,8 +122,11 @@ class LeaseCaller extends Waiter {
   }
 }
 
+let created = 0;
+
 /** Limits how many calls run at once, in this process. */
 export class ConcurrencyLimiter implements Counted {
+  readonly #rank = `${++created}`;
   readonly #options: ReturnType<typeof checkLimiterOptions>;
   readonly #callStats: CallStats;
   readonly #slots: Slots;
@@ -358,6 +361,7 @@ export class ConcurrencyLimiter implements Counted {
         acquire: (slots, options, held) => this.#acquire(slots, options, held),
         tryAcquire: (slots, wait, held) => this.#tryWithin(slots, wait, held),
         isFair: this.#queue.order !== FIFO,
+        rank: this.#rank,
         now: () => this.#options.clock.now(),
       },
     });

@@ -91,6 +91,7 @@ export class RemoteSlotsParticipant implements ConcurrencyParticipant {
       tryAcquire(slots: number, wait: TryOptions): Promise<HeldSlots | undefined>;
     },
     isFair: boolean,
+    rank: string,
   ) {
     this.queue = {
       acquire: async (slots, options, held) => held(await limiter.acquire(slots, options)),
@@ -99,6 +100,7 @@ export class RemoteSlotsParticipant implements ConcurrencyParticipant {
         return lease && held(lease);
       },
       isFair,
+      rank,
       now: () => performance.now(),
     };
     // every such limiter has steps of its own, so there is exactly one part

@@ -498,4 +498,72 @@ places("run releases the place however the function ends; combinations can be ne
   assert.match(`${await failure(() => nested.run(1 as never))}`, "fn must be a function");
 });
 
+const caller = fc.record({
+  places: fc.shuffledSubarray([0, 1, 2], { minLength: 2 }),
+  afterMs: fc.nat(30),
+});
+
+places("callers get slots that others keep busy, and never wait in a circle", async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(caller, { minLength: 1, maxLength: 8 }),
+      fc.tuple(...[0, 1, 2].map(() => fc.integer({ min: 1, max: 4 }))),
+      fc.integer({ min: 1, max: 2 }),
+      fc.nat(12),
+      async (wanted, more, slots, pauseMs) => {
+        const clock = new FakeClock();
+        const limiters = more.map((places) =>
+          ConcurrencyLimiter.create(slots - 1 + places, { clock }),
+        );
+        const sleep = (ms: number) =>
+          new Promise<void>((resolve) => clock.wakeAt(clock.now() + ms, resolve));
+        let isOver = false;
+        const crowd = limiters.flatMap((limiter, i) =>
+          Array.from({ length: Math.floor(limiter.limit / slots) + 1 }, async (_, n) => {
+            await sleep(3 * i + n);
+            while (!isOver) {
+              await limiter.run(() => sleep(10), { slots });
+              await sleep(pauseMs);
+            }
+          }),
+        );
+        const calls = wanted.map(async ({ places, afterMs }) => {
+          await sleep(afterMs);
+          const [first, ...others] = places.map((place) => limiters[place] as ConcurrencyLimiter);
+          const limiter = allOf(first as ConcurrencyLimiter, ...others);
+          await limiter.run(() => sleep(10), { slots });
+        });
+        const waited = watch(clock, Promise.all(calls));
+        await clock.advance(5000);
+        assert.ok(waited.at !== undefined);
+        isOver = true;
+        await clock.advance(1000);
+        await Promise.all(crowd);
+        assert.equal(
+          limiters.map(({ active, waiting }) => active + waiting),
+          [0, 0, 0],
+        );
+      },
+    ),
+    {
+      numRuns: runs(300),
+      examples: [
+        // slots that were kept in any order: each caller lacked what the other one kept
+        [
+          [
+            { places: [1, 0, 2], afterMs: 3 },
+            { places: [2, 0, 1], afterMs: 3 },
+            { places: [2, 1, 0], afterMs: 16 },
+          ],
+          [4, 1, 1],
+          1,
+          3,
+        ],
+        // the first limiter in the order has the most slots left, though too few
+        [[{ places: [0, 1, 2], afterMs: 5 }], [2, 4, 1], 2, 0],
+      ],
+    },
+  );
+});
+
 places.run();

@@ -38,6 +38,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   readonly #order: Order;
   readonly #queue: LeaseQueue;
   readonly #declared: number;
+  readonly #key: string;
 
   constructor(
     store: LeaseStore,
@@ -47,6 +48,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
     order?: CallOrder,
   ) {
     this.#declared = declared;
+    this.#key = key;
     this.#order = orderIn({ order });
     this.#queue = new LeaseQueue(store, key, declared, options, this.#order);
   }
@@ -127,7 +129,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   }
 
   [asParticipant](): ConcurrencyParticipant {
-    return new RemoteSlotsParticipant(this, this.#order !== FIFO);
+    return new RemoteSlotsParticipant(this, this.#order !== FIFO, this.#key);
   }
 
   close(): Promise<void> {
