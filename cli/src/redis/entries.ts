@@ -131,7 +131,14 @@ export function rateOf(policy: Policy): number {
   return Number(rate.toPrecision(6));
 }
 
-const REGIONS_CHANGE = "it says how regions divide a limit, whose numbers are in their code";
+/**
+ * Refuses a key under which regions divide a limit, even while nothing is stored there: a value that another command
+ * had written would keep the regions from their home. Concurrency limiters, whose names may look like it, store sets.
+ */
+export async function refuseDivided(redis: Server, key: string): Promise<void> {
+  if (!DIVIDED.test(key) || (await redis.type(key)) === "zset") return;
+  throw new CliError(`${key}: it says how regions divide a limit, whose numbers are in their code`);
+}
 
 /** The stored numbers of a rate limiter, for a command that changes it. */
 export async function requireRate(redis: Server, key: string): Promise<StoredLimiter> {
@@ -141,7 +148,6 @@ export async function requireRate(redis: Server, key: string): Promise<StoredLim
       `${key} limits how many run at once: it has no rate, and its leases expire by themselves. See: redis set-limit`,
     );
   }
-  if (type === "string" && DIVIDED.test(key)) throw new CliError(`${key}: ${REGIONS_CHANGE}`);
   if (type !== "none" && type !== "string") throw new CliError(`${key} holds no limiter: ${type}`);
   const stored = await readRate(redis, key).catch((error: unknown) => {
     throw new CliError(`${key} holds no limiter: ${(error as Error).message}`);
@@ -159,11 +165,9 @@ export async function declaredLimits(redis: Server, key: string): Promise<Stored
   if (entry === undefined) return { held: [], waiting: [], limits: [] };
   if (entry.kind === "concurrency") return entry;
   const why =
-    entry.kind === "rate"
-      ? "it limits a rate. See: redis set-rate"
-      : entry.kind === "regions"
-        ? REGIONS_CHANGE
-        : `it holds no limiter: ${entry.why}; for a limit that is kept in a key, see: redis set-limit-key`;
+    entry.kind === "foreign"
+      ? `it holds no limiter: ${entry.why}; for a limit that is kept in a key, see: redis set-limit-key`
+      : "it limits a rate. See: redis set-rate";
   throw new CliError(`${key} does not limit how many run at once: ${why}`);
 }
 

@@ -10,6 +10,7 @@ import {
   type Plan,
 } from "./changes.ts";
 import { type RedisOptions, withRedis } from "./connect.ts";
+import { refuseDivided } from "./entries.ts";
 import { type ListOptions, list, show, type WatchOptions, watch } from "./views.ts";
 
 /** Adds `redis` and its commands to the program. */
@@ -58,9 +59,10 @@ export function addRedisCommands(program: Command, io: Io, fail: () => void): vo
       .option("--dry-run", "prints the change without making it");
     return added.action((key: string, value: number) => {
       const options = added.opts<ChangeOptions>();
-      return withRedis(options.url, io, async (redis) =>
-        make(key, await plan(redis, key, value, options), options, io),
-      );
+      return withRedis(options.url, io, async (redis) => {
+        await refuseDivided(redis, key);
+        await make(key, await plan(redis, key, value, options), options, io);
+      });
     });
   };
   addRateChanges(change("as ls prints it, such as l:github"));

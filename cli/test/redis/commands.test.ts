@@ -164,14 +164,41 @@ test("ls and show say what regions have of a limit", async () => {
   const { kind, parts } = JSON.parse(await printed(/us west/, "show", key, "--json"));
   assert.is(kind, "regions");
   for (const { held } of parts) assert.ok(held >= 0 && held <= 1, `${held}`);
-  for (const command of ["set-rate", "set-limit"]) {
-    const { code, err } = await run(command, key, "5");
-    assert.is(code, 2);
-    assert.match(err, "it says how regions divide a limit, whose numbers are in their code");
-  }
   const root = (await run("show", "l:a%5Bb%regions")).out;
   assert.match(root, "no process has one: each region has its reserve");
   for (const limiter of limiters) await limiter.close();
+});
+
+test("no command writes where regions divide a limit, whether or not they do so now", async () => {
+  const stored = "l:api%regions[";
+  await redis.set(stored, "1 1 1\n");
+  const before = await dump();
+  for (const key of [stored, "l:api%regions[ann", "l:idle%regions[", "l:idle%regions"]) {
+    for (const args of [
+      ["set-rate", key, "5"],
+      ["reset-rate", key],
+      ["reset", key],
+      ["pause", key, "9"],
+      ["set-limit", key, "5", "--declared", "2"],
+      ["reset-limit", key, "--declared", "2"],
+      ["set-limit-key", key, "5"],
+      ["reset-limit-key", key],
+    ]) {
+      const { code, err } = await run(...args);
+      assert.is(code, 2, args.join(" "));
+      assert.match(
+        err,
+        `${key}: it says how regions divide a limit, whose numbers are in their code`,
+      );
+    }
+  }
+  assert.equal(await dump(), before);
+  // in the name of a concurrency limiter "%" is not encoded
+  const reports = RedisConcurrencyLimiter.create(redis, "a%regions", 2, PATIENT);
+  const lease = await reports.acquire();
+  assert.is((await run("set-limit", "c:a%regions", "5")).code, 0);
+  await lease.release();
+  await reports.close();
 });
 
 test("show says in sentences when permits are back", async () => {
