@@ -83,6 +83,9 @@ export function describe(entry: Entry, nowMs: number): string {
         );
       }
     }
+  } else if (entry.kind === "regions" && !entry.key.includes("[")) {
+    const where = `${lines[0]}[, of .for(key) with the key behind it`;
+    lines.push(`  says only since when regions divide this limit: their parts are under ${where}`);
   } else if (entry.kind === "regions") {
     lines.push("  parts of this limit, beside the reserves of the regions");
     for (const { region, process, held, coming, demand, lapsesMs } of entry.parts) {
