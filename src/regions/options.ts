@@ -66,7 +66,7 @@ const fromZeroToOne: Bound = {
 /** Checks the options that only regions have. */
 export function checkRegionalOptions(options: RegionalOptions) {
   checkOptions("options", options, OPTIONS);
-  const { region, regions, reserve = 0.1, everyMs = 1000, leaseMs = 5 * everyMs } = options;
+  const { region, regions, reserve = 0.1, everyMs = 1000 } = options;
   const weights = weightsOf(regions);
   checkKey("region", region);
   if (!weights.has(encodeURIComponent(region))) {
@@ -78,6 +78,7 @@ export function checkRegionalOptions(options: RegionalOptions) {
     words: "a number above 0 and at most 1e11",
     holds: (value) => value > 0 && value <= 1e11,
   });
+  const { leaseMs = 5 * everyMs } = options;
   checkNumber("leaseMs", leaseMs, {
     words: `2 x everyMs (${2 * everyMs}) or more, and below 1e12`,
     holds: (value) => value >= 2 * everyMs && value < 1e12,

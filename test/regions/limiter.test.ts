@@ -432,6 +432,9 @@ test("bad options are refused with what is wrong", () => {
     [{ reserve: NaN }, /reserve/],
     [{ everyMs: 0 }, /everyMs/],
     [{ everyMs: 1e12 }, /everyMs must be a number above 0 and at most 1e11/],
+    [{ everyMs: 10n }, /everyMs must be a number .*, got 10/],
+    [{ everyMs: Symbol("s") }, /everyMs must be a number .*, got Symbol\(s\)/],
+    [{ everyMs: Object.create(null) }, /everyMs must be a number .*, got an object/],
     [{ everyMs: 1000, leaseMs: 1999 }, /leaseMs must be 2 x everyMs \(2000\) or more/],
     [{ limit: 5 }, /options has no "limit"/],
   ];
