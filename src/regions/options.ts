@@ -115,6 +115,8 @@ export function isStore(store: Store | RedisClient): store is Store {
   return typeof run === "function" && runScript === undefined;
 }
 
+const STORES = "what postgresStore, casStore or memoryStore returns";
+
 /** @throws TypeError that names the option, if it is no client */
 export function adapterIn(option: string, client: RedisClient) {
   try {
@@ -122,7 +124,7 @@ export function adapterIn(option: string, client: RedisClient) {
   } catch (cause) {
     const message = readable(cause).message.replace(
       /^redis must be/,
-      `${option} must be a store, or`,
+      `${option} must be ${STORES}, or`,
     );
     throw new TypeError(message, { cause });
   }
@@ -132,8 +134,7 @@ export function adapterIn(option: string, client: RedisClient) {
 export function exchangeOf(home: Store | RedisClient): Exchange {
   if (!isStore(home)) return redisLedger(adapterIn("home", home).runner);
   if (typeof home.exchange !== "function") {
-    const stores = "what postgresStore, casStore or memoryStore returns";
-    failCheck("home", `a client of Redis, or ${stores}`, home);
+    failCheck("home", `a client of Redis, or ${STORES}`, home);
   }
   return (key, message) => (home.exchange as Exchange)(key, message);
 }

@@ -410,8 +410,12 @@ test("a full leaky bucket names the bound of its part, not that of the whole lim
 
 test("bad options are refused with what is wrong", () => {
   const rows: readonly [Readonly<Record<string, unknown>>, RegExp][] = [
-    [{ home: {} }, /home must be a store, or a client of ioredis/],
-    [{ local: {} }, /local must be a store, or a client of ioredis/],
+    // such as a pool of pg
+    [{ home: {} }, /home must be what postgresStore, casStore .* returns, or a client of ioredis/],
+    [
+      { local: {} },
+      /local must be what postgresStore, casStore .* returns, or a client of ioredis/,
+    ],
     [{ home: { run() {}, exchange: 5 } as never }, /home must be a client of Redis, or what/],
     [{ regions: Object.assign(["eu"], { length: 2 }) }, /each name in regions must be a string/],
     [{ home: { run() {} } }, /home must be a client of Redis, or what .* returns, got an object/],
