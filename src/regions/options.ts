@@ -79,8 +79,10 @@ export function checkRegionalOptions(options: RegionalOptions) {
     holds: (value) => value > 0 && value <= 1e11,
   });
   const { leaseMs = 5 * everyMs } = options;
+  // to fewer digits, so that it is 0.6 rather than 0.6000000000000001
+  const leastMs = Number((2 * everyMs).toPrecision(12));
   checkNumber("leaseMs", leaseMs, {
-    words: `2 x everyMs (${2 * everyMs}) or more, and below 1e12`,
+    words: `2 x everyMs (${leastMs}) or more, and below 1e12`,
     holds: (value) => value >= 2 * everyMs && value < 1e12,
   });
   return { region, weights, reserve, everyMs, leaseMs };

@@ -440,6 +440,7 @@ test("bad options are refused with what is wrong", () => {
     [{ everyMs: Symbol("s") }, /everyMs must be a number .*, got Symbol\(s\)/],
     [{ everyMs: Object.create(null) }, /everyMs must be a number .*, got an object/],
     [{ everyMs: 1000, leaseMs: 1999 }, /leaseMs must be 2 x everyMs \(2000\) or more/],
+    [{ everyMs: 0.1 * 3, leaseMs: 0 }, /leaseMs must be 2 x everyMs \(0\.6\) or more/],
     [{ limit: 5 }, /options has no "limit"/],
   ];
   for (const [options, message] of rows) {
