@@ -7,6 +7,7 @@ import { FIFO, orderIn } from "../queue/order.ts";
 import { checkKey, checkName, refuseStrict } from "../remote/remote-options.ts";
 import { WHOLE } from "../stores/ledger.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
+import { RoundRobin } from "../stores/round-robin.ts";
 import { openPolicyState } from "../stores/state/several.ts";
 import { Member } from "./member.ts";
 import { partsOf } from "./move.ts";
@@ -33,6 +34,7 @@ export class Region {
   /** Of the limiter without a key, and of the keys. */
   readonly #whole: Part;
   readonly #parts = new Map<string, Part>();
+  readonly #round = new RoundRobin(this.#parts);
   /** Of its store, if it has one. */
   readonly reserve: Reserve | undefined;
   /** No request is granted that needs a larger fraction. */
@@ -107,16 +109,14 @@ export class Region {
     this.member.greet();
   }
 
-  /** Looks at the two keys that were looked at longest ago: so as many are forgotten as come, if they are over. */
+  /** Looks at the next two keys of the round: so as many are forgotten as come, if they are over. */
   #sweep(): void {
     const now = this.#options.clock.now();
     for (let i = 0; i < 2; i++) {
-      const [oldest] = this.#parts;
-      if (oldest === undefined) return;
-      const [key, part] = oldest;
-      this.#parts.delete(key);
-      const isKept = this.member.isHot(part) || !part.isForgettable(now);
-      if (isKept) this.#parts.set(key, part);
+      const next = this.#round.next();
+      if (next === undefined) return;
+      const [key, part] = next;
+      if (!this.member.isHot(part) && part.isForgettable(now)) this.#parts.delete(key);
     }
   }
 

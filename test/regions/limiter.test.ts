@@ -16,6 +16,7 @@ import {
   type RegionalOptions,
 } from "../../src/regions/index.ts";
 import { FakeClock, memoryStore } from "../../src/testing/index.ts";
+import { mapIterations } from "../support/map-iterations.ts";
 import { World } from "../support/regions/world.ts";
 import { suite } from "../support/suite.ts";
 
@@ -55,6 +56,14 @@ test("a busy region gets the rest of the limit, and gives it back when it is idl
   assert.ok(Math.abs(limiter.fraction - (0.9 + 0.1 / 3)) < 1e-8, String(limiter.fraction));
   await clock.advance(10_000);
   assert.ok(Math.abs(limiter.fraction - 0.1 / 3) < 1e-8, String(limiter.fraction));
+});
+
+test("the cost of a new key does not grow with the number of keys", async () => {
+  const { limiter } = open();
+  const begun = await mapIterations(async () => {
+    for (let i = 0; i < 2000; i++) await limiter.for(`key ${i}`).tryAcquire();
+  });
+  assert.ok(begun < 100, `${begun} iterations for 2000 keys`);
 });
 
 test("a region that is cut off uses its part until its lease ends, and then its reserve", async () => {

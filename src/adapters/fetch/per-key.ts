@@ -1,5 +1,6 @@
 import type { Limiter } from "../../api/limiter-api.ts";
 import { checkFunction, checkNumber, checkOptions, wholeAtLeastOne } from "../../ground/check.ts";
+import { type Linked, LinkedList } from "../../ground/linked-list.ts";
 
 /** The options of `perKey` and `perOrigin`. */
 export interface PerKeyOptions {
@@ -9,6 +10,11 @@ export interface PerKeyOptions {
    * requests with that key get a new limiter.
    */
   readonly maxKeys?: number | undefined;
+}
+
+interface Entry extends Linked<Entry> {
+  readonly key: string;
+  readonly limiter: Limiter;
 }
 
 /**
@@ -35,18 +41,22 @@ export function perKey(
   checkFunction("make", make);
   checkOptions("options", options, ["maxKeys"]);
   const maxKeys = checkNumber("maxKeys", options.maxKeys ?? 1000, wholeAtLeastOne);
-  // a Map keeps insertion order, so the first key is the least recently used
-  const limiters = new Map<string, Limiter>();
+  const entries = new Map<string, Entry>();
+  // not the order of the Map: its first key is searched for among all that were deleted in front of it
+  const byUse = new LinkedList<Entry>();
   return (request) => {
     const key = keyOf(request);
-    const limiter = limiters.get(key) ?? make(key);
-    limiters.delete(key);
-    limiters.set(key, limiter);
-    if (limiters.size > maxKeys) {
-      const [oldest] = limiters.keys();
-      limiters.delete(oldest as string);
+    const known = entries.get(key);
+    if (known !== undefined) byUse.remove(known);
+    const entry = known ?? { key, limiter: make(key), before: undefined, after: undefined };
+    byUse.add(entry);
+    entries.set(key, entry);
+    const { first } = byUse;
+    if (entries.size > maxKeys && first !== undefined) {
+      byUse.remove(first);
+      entries.delete(first.key);
     }
-    return limiter;
+    return entry.limiter;
   };
 }
 

@@ -2,6 +2,7 @@ import * as assert from "uvu/assert";
 import { perKey, perOrigin } from "../../../src/adapters/fetch/index.ts";
 import { RateLimiter } from "../../../src/index.ts";
 import { failure } from "../../support/limiter/watch.ts";
+import { mapIterations } from "../../support/map-iterations.ts";
 import { suite } from "../../support/suite.ts";
 
 const test = suite("a limiter for each key");
@@ -35,6 +36,21 @@ test("the limiter that was unused for longest is dropped", () => {
   assert.is(ask("a"), a);
   const c = ask("c");
   assert.equal([ask("a") === a, ask("c") === c, ask("b") === b], [true, true, false]);
+});
+
+test("the cost of a new key does not grow with the number of those that are kept", async () => {
+  const limiter = make();
+  const request = new Request("http://a.test");
+  let keys = 0;
+  const of = perKey(
+    () => `key ${keys++}`,
+    () => limiter,
+    { maxKeys: 1000 },
+  );
+  const begun = await mapIterations(() => {
+    for (let i = 0; i < 3000; i++) of(request);
+  });
+  assert.ok(begun < 100, `${begun} iterations for 2000 keys that replace others`);
 });
 
 test("bad arguments are refused", async () => {
