@@ -4,7 +4,7 @@ import { toMillis } from "../ground/clock.ts";
 import { type Amount, combine } from "../ground/permits.ts";
 import type { Payment } from "../queue/reservation.ts";
 import { open } from "../redis/options.ts";
-import { KeyedRemoteLimiter } from "../remote/keyed-remote-limiter.ts";
+import { KeyedRemoteLimiter, type RemoteArguments } from "../remote/keyed-remote-limiter.ts";
 import { change, type RemoteLimiter } from "../remote/remote-limiter.ts";
 import { checkShared, type SharedOptions } from "../remote/remote-options.ts";
 import type { PolicyList } from "../stores/policies.ts";
@@ -29,6 +29,9 @@ class Uncounted extends CallStats {
 }
 
 class ReserveStats extends OutageStats {
+  /** The limiters of its keys hold it by these: so it lives as long as a call is under way in one of them. */
+  limiter: KeyedRemoteLimiter | undefined;
+
   override callStats(names: readonly string[]): CallStats {
     return new Uncounted({ limiter: "" }, names);
   }
@@ -41,6 +44,8 @@ export class Reserve {
   readonly #lack: (part: Part) => void;
   readonly #feeds = new Map<Part, Feed>();
   #limiter: KeyedRemoteLimiter;
+  /** Those that `update` has replaced: a call that is under way in one, or its outage, holds it. */
+  #earlier: WeakRef<KeyedRemoteLimiter>[] = [];
 
   /** @param lack called when the reserve does not serve a caller of the part at once */
   constructor(
@@ -62,6 +67,8 @@ export class Reserve {
 
   /** Goes on with the permits that are used in the store; calls that are under way end as they would have. */
   update(whole: PolicyList): void {
+    this.#earlier = this.#earlier.filter((each) => each.deref() !== undefined);
+    this.#earlier.push(new WeakRef(this.#limiter));
     this.#limiter = this.#open(whole);
     for (const feed of this.#feeds.values()) feed.renew();
   }
@@ -110,8 +117,9 @@ export class Reserve {
     return this.of(part.key)[change](...payment);
   }
 
-  close(): Promise<void> {
-    return this.#limiter.close();
+  async close(): Promise<void> {
+    const limiters = [this.#limiter, ...this.#earlier.map((each) => each.deref())];
+    await Promise.all(limiters.map((limiter) => limiter?.close()));
   }
 }
 
@@ -132,11 +140,22 @@ function openReserve(
 ): KeyedRemoteLimiter {
   const part = { names, list: partsOf(list, fraction) };
   const outageStats = new ReserveStats(name);
+  const [store, key, , checked] = argumentsOf(local, name, part, options);
+  const limiter = new KeyedRemoteLimiter(store, key, part, { ...checked, outageStats });
+  outageStats.limiter = limiter;
+  return limiter;
+}
+
+function argumentsOf(
+  local: Store | RedisClient,
+  name: string,
+  part: PolicyList,
+  options: Pick<SharedOptions, "prefix" | "clock">,
+): RemoteArguments {
   if (isStore(local)) {
     const { prefix, key, options: checked } = checkShared(name, part, options);
-    return new KeyedRemoteLimiter(local, prefix + key, part, { ...checked, outageStats });
+    return [local, prefix + key, part, checked];
   }
-  const twins = list.map(({ algorithm }) => luaTwins[algorithm.name] as LuaTwin);
-  const [store, key, , checked] = open(local, name, part, twins, options);
-  return new KeyedRemoteLimiter(store, key, part, { ...checked, outageStats });
+  const twins = part.list.map(({ algorithm }) => luaTwins[algorithm.name] as LuaTwin);
+  return open(local, name, part, twins, options);
 }

@@ -1,5 +1,7 @@
 /** The reserve in a region's store, as attackers have used it. */
 import { getEventListeners } from "node:events";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import {
   diagnostics,
   fixedWindow,
@@ -12,6 +14,7 @@ import { RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
 import type { Store } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import { turn } from "../support/limiter/watch.ts";
 import {
   bucket,
   busy,
@@ -21,6 +24,9 @@ import {
   withLocal,
 } from "../support/regions/with-local.ts";
 import { suite } from "../support/suite.ts";
+
+setFlagsFromString("--expose-gc");
+const gc = runInNewContext("gc") as () => void;
 
 const test = suite("regions, the reserve in a store");
 
@@ -236,6 +242,63 @@ test("update reaches the reserves of the keys in the region's store", async () =
   await limiter.close();
   assert.is(limit, 10);
   assert.equal(after, [1, 1, 1]);
+});
+
+test("after an update, close ends the calls that are under way in the store, and returns their permits", async () => {
+  const clock = new FakeClock();
+  const [home, local] = [memoryStore({ clock }), memoryStore({ clock })];
+  const policy = fixedWindow({ limit: 20, windowMs: 60_000 });
+  const all = { home, local, clock, region: "eu", regions: ["eu"], reserve: 1 };
+  const [limiter, other] = [1, 2].map(() => RegionalLimiter.create("limit", policy, all));
+  assert.ok(limiter !== undefined && other !== undefined);
+  local.delayMs = 100;
+  const ann = limiter.for("ann");
+  const calls = [ann.reserve(5), ann.tryAcquire(20), limiter.reserve(5)].map(nameOf);
+  await clock.advance(1);
+  await limiter.update(policy);
+  const closed = limiter.close();
+  local.delayMs = 0;
+  await clock.advance(1000);
+  await closed;
+  const names = await Promise.all(calls);
+  const { granted, cancelled } = limiter.stats;
+  const left = await Promise.all([other.for("ann").peek(), other.peek()]);
+  await other.close();
+  assert.equal(names, Array(3).fill("LimiterClosedError"));
+  assert.equal([granted, cancelled], [0, 3]);
+  assert.equal(
+    left.map(({ remaining }) => remaining),
+    [20, 20],
+  );
+});
+
+test("after an update and close, a store that is away is not probed any more", async () => {
+  const { local, limiter } = await withLocal();
+  local.hang();
+  // what a time-out would do
+  const breaker = local.breakerOf();
+  const first = {
+    timeoutMs: 1000,
+    isAwaited: false,
+    isIdle: true,
+    probe: () => new Promise(() => {}),
+    isPermanent: () => false,
+    found() {},
+    forgotten() {},
+  };
+  breaker.join(first, new Error("away"));
+  const calls = ["ann", "bob"].map((key) => nameOf(limiter.for(key).tryAcquire()));
+  const names = await Promise.all(calls);
+  breaker.leave(first);
+  const before = breaker.size;
+  await limiter.update(bucket);
+  for (let round = 0; round < 3; round++) {
+    await turn();
+    gc();
+  }
+  await limiter.close();
+  assert.equal(names, Array(2).fill("StoreUnavailableError"));
+  assert.equal([before, breaker.size], [2, 0]);
 });
 
 for (const hasLocal of [true, false]) {
