@@ -89,7 +89,8 @@ export class ReserveFallback extends Fallback {
     try {
       isGranted = await this.#reserve.tryAcquire(permits, { timeoutMs: 0, signal });
       if (isGranted) this.#granted();
-    } catch (error) {
+    } catch (reason) {
+      const error = signal?.aborted ? reason : this.#named(reason);
       if (signal?.aborted || error instanceof LimiterClosedError) {
         part.cancelled(permits, part.now() - askedMs, error);
       }
@@ -151,13 +152,13 @@ export class ReserveFallback extends Fallback {
   }
 
   override async decide(part: Part, permits: Permits, own: Decision): Promise<Decision> {
-    const other = await fitting(this.#reserve.decide(permits));
+    const other = await this.#fitting(this.#reserve.decide(permits));
     if (other?.allowed) this.#granted();
     return sooner(own, other, part.callers === 0);
   }
 
   override async look(part: Part, permits: Permits, own: Decision): Promise<Decision> {
-    const other = await fitting(this.#reserve.peek(permits));
+    const other = await this.#fitting(this.#reserve.peek(permits));
     return sooner(own, other, part.callers === 0);
   }
 
@@ -219,18 +220,23 @@ export class ReserveFallback extends Fallback {
     try {
       return await answer;
     } catch (error) {
-      throw this.region.stats.failed(error);
+      throw this.region.stats.failed(this.#named(error));
     }
   }
-}
 
-/** Returns the reserve's answer; undefined if the request is larger than the reserve, though it may fit a part. */
-async function fitting<T>(answer: Promise<T>): Promise<T | undefined> {
-  try {
-    return await answer;
-  } catch (error) {
-    if (error instanceof PermitsExceedCapacityError) return undefined;
-    throw error;
+  /** Returns the reserve's answer; undefined if the request is larger than the reserve, though it may fit a part. */
+  async #fitting<T>(answer: Promise<T>): Promise<T | undefined> {
+    try {
+      return await answer;
+    } catch (error) {
+      if (error instanceof PermitsExceedCapacityError) return undefined;
+      throw this.#named(error);
+    }
+  }
+
+  /** Returns the error as one of the region: its limiters of keys in the store have names of their own. */
+  #named(error: unknown): unknown {
+    return error instanceof LimiterClosedError ? new LimiterClosedError(this.region.name) : error;
   }
 }
 

@@ -10,11 +10,11 @@ import {
   tokenBucket,
 } from "smooth-limiter";
 import { PacedQueue } from "smooth-limiter/p-queue";
-import { RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
+import { LimiterClosedError, RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
 import type { Store } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
-import { turn } from "../support/limiter/watch.ts";
+import { failure, turn } from "../support/limiter/watch.ts";
 import {
   bucket,
   busy,
@@ -272,6 +272,27 @@ test("after an update, close ends the calls that are under way in the store, and
   );
 });
 
+test("close names the limiter in the same way wherever a call of a key is", async () => {
+  const { clock, home, local, limiter } = await withLocal();
+  home.fail();
+  const [ann, bob] = [limiter.for("ann"), limiter.for("bob")];
+  const reservation = await ann.reserve(10);
+  const waits = ann.acquire();
+  await clock.advance(10);
+  local.delayMs = 100;
+  const calls = [waits, ann.tryAcquire(), bob.acquire(), bob.reserve(), bob.tryAcquire()];
+  const ends = calls.map((call) => failure(() => call));
+  await clock.advance(1);
+  const closed = limiter.close();
+  local.delayMs = 0;
+  await clock.advance(1000);
+  await closed;
+  ends.push(...[() => reservation.settle(20), () => bob.tryAcquire()].map(failure));
+  for (const error of await Promise.all(ends)) {
+    assert.is(String(error), 'LimiterClosedError: limiter "limit" was closed');
+  }
+});
+
 test("after an update and close, a store that is away is not probed any more", async () => {
   const { local, limiter } = await withLocal();
   local.hang();
@@ -465,6 +486,21 @@ test("a signal whose reason is a QueueFullError ends a call like any other", asy
   const counts = counted();
   await limiter.close();
   assert.equal(counts, { ...NONE, cancelled: 1 });
+});
+
+test("a signal whose reason is that another limiter was closed ends a call in the store with that reason", async () => {
+  const { clock, local, limiter } = await withLocal();
+  local.delayMs = 100;
+  const end = new AbortController();
+  const call = failure(() => limiter.tryAcquire({ signal: end.signal, timeoutMs: 0 }));
+  await clock.advance(1);
+  const reason = new LimiterClosedError("other");
+  end.abort(reason);
+  const error = await call;
+  local.delayMs = 0;
+  await clock.advance(1000);
+  await limiter.close();
+  assert.is(error, reason);
 });
 
 test("callers that share a signal share a listener: Node warns of more than ten", async () => {
