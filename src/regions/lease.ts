@@ -123,6 +123,16 @@ export class Lease {
     this.freed = 0;
   }
 
+  /**
+   * After the message that gives everything back: whether the home has a row of it is not known before a reply. So this
+   * member begins anew. It claims nothing of such a row, which frees what the row holds, and misses none.
+   */
+  disown(): void {
+    this.answered = 0;
+    this.promised = 0;
+    this.promisedMs = undefined;
+  }
+
   /** What is released is fresh after so many ms. */
   #release(restMs: number): void {
     if (this.restMs !== undefined) this.restMs = Math.max(this.restMs, restMs);

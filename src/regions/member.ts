@@ -329,6 +329,7 @@ export class Member {
     // after a lease the ledger may have removed the row
     const answered = now < lease.rowMs + leaseMs ? lease.answered : 0;
     const said = { answered, since, ...amounts, keepMs: numbers.keepMs };
+    if (lease.isEmptied) lease.disown();
     const number = this.#home.number + 1;
     lease.number = number;
     lease.sentMs = clock.now();

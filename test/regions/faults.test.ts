@@ -19,6 +19,8 @@ interface Fate {
   readonly thereMs?: number;
   readonly backMs?: number;
   readonly copies?: number;
+  /** Whether it ends in an error instead. */
+  readonly isRefused?: boolean;
   /** Whether its client still runs when it arrives. */
   readonly isSent?: () => boolean;
 }
@@ -97,6 +99,7 @@ class Scene {
       const isRoot = !key.includes("[");
       const fate = isRoot ? {} : this.fate(region, message);
       const { thereMs = 10, backMs = 10, copies = 1, isSent = () => true } = fate;
+      if (fate.isRefused) throw new Error("the connection was reset");
       let reply = "";
       for (let copy = 0; copy < copies; copy++) {
         await this.#travel(copy === 0 ? thereMs : 0);
@@ -323,6 +326,31 @@ test("a message that gives a part back and arrives twice keeps no region waiting
     assert.ok(ms < 3000, `us had the part after ${ms} ms`);
     await scene.end();
   });
+});
+
+/** Whether the message says that its member has nothing and wants nothing. */
+const isGoodbye = (message: readonly string[]) => message[6] === "0" && message[8] === "0";
+
+test("a lost reply to a region that gave everything back closes the home for nobody, when that region is busy again", async () => {
+  for (let offMs = 0; offMs < 1000; offMs += 100) {
+    await seeded(1, async () => {
+      const scene = await new Scene(["eu", "us"], bucket).begin();
+      await scene.ask([60, 0], 4000 + offMs);
+      let isBack = false;
+      scene.fate = (region, message) => {
+        if (region !== "eu" || !isGoodbye(message) || isBack) return {};
+        isBack = true;
+        return { backMs: Infinity };
+      };
+      await scene.ask([0, 0], 10_000, 50, () => isBack);
+      assert.ok(isBack);
+      const haveHalf = () => scene.regions.every(({ limiter }) => limiter.fraction > 0.4);
+      const ms = await scene.ask([60, 60], 15_000, 50, haveHalf);
+      assert.ok(ms < 5000, `they had their parts after ${ms} ms`);
+      keepsWhole(scene);
+      await scene.end();
+    });
+  }
 });
 
 test("a key goes on after a lost reply, although the node of a cluster that has the limit's own record hangs", async () => {
