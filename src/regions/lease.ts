@@ -3,7 +3,8 @@
  * serves has none.
  */
 import type { Clock } from "../ground/clock.ts";
-import { type LedgerRecord, WHOLE } from "../stores/ledger.ts";
+import { type LedgerMessage, type LedgerRecord, WHOLE } from "../stores/ledger.ts";
+import { LONGEST_MS, restOn } from "./numbers.ts";
 import type { Part } from "./part.ts";
 import { RestingPieces } from "./resting.ts";
 
@@ -11,6 +12,9 @@ import { RestingPieces } from "./resting.ts";
 export const REFUSED = -1;
 /** The same for all: nothing is under way. */
 const DONE = Promise.resolve();
+
+/** What a message says of pieces that it releases; and which row of this member held them. */
+type Told = Pick<LedgerMessage, "answered" | "fresh" | "restMs">;
 
 export class Lease {
   readonly part: Part;
@@ -27,9 +31,15 @@ export class Lease {
   /** After how many ms what was released is fresh; of what the home may not know yet. Undefined: it is not known. */
   restMs: number | undefined = 0;
 
-  /** The last message, and whether it said that this member has nothing and wants nothing. */
+  /** The last message. */
   number = 0;
   sentMs = 0;
+  /**
+   * What gives everything back. The same is said again until the home has answered, or its row is over. That is safe: no
+   * piece is left that could be used in between; and if it came before, no row is left that could release any again.
+   */
+  #goodbye: (Told & { readonly untilMs: number }) | undefined;
+  /** Whether the home knows that this member has nothing and wants nothing. */
   isEmptied = false;
   isAnswered = true;
   underWay = DONE;
@@ -123,14 +133,43 @@ export class Lease {
     this.freed = 0;
   }
 
-  /**
-   * After the message that gives everything back: whether the home has a row of it is not known before a reply. So this
-   * member begins anew. It claims nothing of such a row, which frees what the row holds, and misses none.
-   */
-  disown(): void {
+  /** Returns what the next message says of the pieces that were released. @param leaseMs how long a row lasts */
+  tell(now: number, leaseMs: number): Told {
+    this.isEmptied = false;
+    if (this.held + this.want > 0) {
+      this.#goodbye = undefined;
+      return this.#told(now, leaseMs);
+    }
+    this.#goodbye ??= { ...this.#told(now, leaseMs), untilMs: now + leaseMs };
+    // whether the home has a row of it is not known before a reply: it begins anew, claims nothing of it and misses none
     this.answered = 0;
     this.promised = 0;
     this.promisedMs = undefined;
+    return this.#goodbye;
+  }
+
+  #told(now: number, leaseMs: number): Told {
+    // after a lease the ledger may have removed the row
+    const answered = now < this.rowMs + leaseMs ? this.answered : 0;
+    // not known: as long as it counts for any member
+    const restMs = this.restMs === undefined ? LONGEST_MS : restOn(this.restMs);
+    const fresh = this.freed;
+    // stated once only: if this message is lost, it is not known which of the released pieces they were
+    this.freed = 0;
+    this.restMs = undefined;
+    return { answered, fresh, restMs };
+  }
+
+  /** The last message was answered, which said so much. */
+  heard(held: number, want: number): void {
+    this.#goodbye = undefined;
+    this.isEmptied = held + want === 0;
+    if (this.held === held) this.restMs ??= 0;
+  }
+
+  /** Whether the home need not be told that this member has nothing: it knows, or its row of it is over. */
+  isDone(now: number): boolean {
+    return this.isEmptied || (this.#goodbye !== undefined && now >= this.#goodbye.untilMs);
   }
 
   /** What is released is fresh after so many ms. */

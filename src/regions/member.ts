@@ -24,7 +24,7 @@ import { FIRST } from "./demand.ts";
 import { divide, isLacked } from "./division.ts";
 import { gapMs, HomeLink, patienceMs, type Reply, type Sender } from "./home-link.ts";
 import { Lease, REFUSED } from "./lease.ts";
-import { LONGEST_MS, type Numbers, restAsLong, restOn } from "./numbers.ts";
+import { type Numbers, restAsLong, restOn } from "./numbers.ts";
 import type { MemberOptions, Part } from "./part.ts";
 
 /** Timers are as exact as this, ms: a sum of times may be greater by a rounding. */
@@ -161,20 +161,25 @@ export class Member {
     const { clock, stats } = this.#options;
     this.#isClosed = true;
     this.#alarm.end();
-    const known = [...this.#hot.values()].filter(({ number }) => number > 0);
+    const known = [...this.#hot.values()].filter(
+      ({ number, isEmptied }) => number > 0 && !isEmptied,
+    );
     for (const lease of this.#hot.values()) {
       lease.want = 0;
       lease.giveUp();
     }
     this.#hot.clear();
+    const endMs = clock.now() + patienceMs(this.#options);
     let timer: Timer | undefined;
     const tooLong = new Promise<void>((resolve) => {
-      timer = clock.wakeAt(clock.now() + patienceMs(this.#options), resolve);
+      timer = clock.wakeAt(endMs, resolve);
     });
     const sent = known.map(async (lease) => {
       // it would be taken for a member that knows more, if it came after the last message
       if (!lease.isAnswered) await Promise.race([lease.underWay, tooLong]);
       await this.#send(lease, clock.now());
+      // after an error: a connection may have been lost, and there is another one now
+      if (!lease.isEmptied && clock.now() < endMs) await this.#send(lease, clock.now());
     });
     await Promise.race([Promise.all(sent), tooLong]);
     timer?.cancel();
@@ -249,7 +254,7 @@ export class Member {
     // what waits, or comes at once, may need a larger part than the reserve, however seldom it comes
     const isAwaited = part.callers > 0 || !part.isIdle || part.demand.isBursty(now);
     lease.idle = isAwaited || part.demand.value > this.#reservedOf(lease) ? 0 : lease.idle + 1;
-    if (lease.idle >= IDLE_INTERVALS && lease.held === 0 && lease.want === 0 && lease.isEmptied) {
+    if (lease.idle >= IDLE_INTERVALS && lease.held === 0 && lease.want === 0 && lease.isDone(now)) {
       this.#hot.delete(lease.part);
       lease.isOver = true;
       this.#home.forget(lease);
@@ -316,28 +321,19 @@ export class Member {
 
   #send(lease: Lease, now: number): Promise<void> {
     const { ledgerKey, base, clock, everyMs, leaseMs, numbers } = this.#options;
-    const { part, held, freed, want } = lease;
-    // stated once only: if this message is lost, it is not known which of the released pieces they were
-    lease.freed = 0;
-    // not known: as long as it counts for any member
-    const restMs = lease.restMs === undefined ? LONGEST_MS : restOn(lease.restMs);
-    lease.restMs = undefined;
-    lease.isEmptied = held + want === 0;
+    const { part, held, want } = lease;
     const demand = Math.max(0, Math.floor(part.demand.value - base * WHOLE));
-    const since = this.#created;
-    const amounts = { held, fresh: freed, want, demand, waitedMs: waitedMs(lease, now), restMs };
-    // after a lease the ledger may have removed the row
-    const answered = now < lease.rowMs + leaseMs ? lease.answered : 0;
-    const said = { answered, since, ...amounts, keepMs: numbers.keepMs };
-    if (lease.isEmptied) lease.disown();
+    const amounts = { held, want, demand, waitedMs: waitedMs(lease, now) };
+    const told = lease.tell(now, leaseMs);
+    const said = { ...amounts, ...told, since: this.#created, keepMs: numbers.keepMs };
     const number = this.#home.number + 1;
     lease.number = number;
     lease.sentMs = clock.now();
     const isLast = () => number === lease.number && this.#hot.get(part) === lease;
     const replied = (reply: Reply) => {
+      if (number === lease.number) lease.heard(held, want);
       if (!isLast()) return;
       lease.isLate = false;
-      if (lease.held === held) lease.restMs ??= 0;
       if (part.lapseMs <= clock.now()) lease.lapse();
       // what its lease has ended of meanwhile may be another one's by now, if the message was late
       this.#replied(lease, { ...reply, held: Math.max(0, reply.held - held + lease.held) }, now);

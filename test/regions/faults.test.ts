@@ -353,6 +353,68 @@ test("a lost reply to a region that gave everything back closes the home for nob
   }
 });
 
+for (const [title, fault, leaves] of [
+  ["that is lost", { thereMs: Infinity }, false],
+  ["whose reply is lost", { backMs: Infinity }, false],
+  ["that ends in an error", { isRefused: true }, false],
+  ["of close that ends in an error", { isRefused: true }, true],
+] as const) {
+  test(`a message ${title} gives a part back all the same, long before its lease and a window are over`, async () => {
+    await seeded(1, async () => {
+      const minute = slidingLog({ limit: 1000, windowMs: 60_000 });
+      const scene = await new Scene(["eu", "us"], minute).begin();
+      await scene.clock.advance(70_000);
+      // more than its reserve
+      await scene.ask([2, 0], 3000);
+      assert.ok(scene.region(0).limiter.fraction > 0.9);
+      let isFaulty = false;
+      scene.fate = (region, message) => {
+        if (region !== "eu" || !isGoodbye(message) || isFaulty) return {};
+        isFaulty = true;
+        return fault;
+      };
+      if (leaves) await scene.leave(0);
+      else await scene.ask([0, 0], 20_000, 50, () => isFaulty);
+      assert.ok(isFaulty);
+      await scene.clock.advance(5000);
+      const us = scene.region(1).limiter;
+      const ms = await scene.ask([0, 4], 15_000, 50, () => us.fraction > 0.8);
+      assert.ok(ms < 4000, `us had the part after ${ms} ms`);
+      assert.ok(scene.granted <= 1000, `${scene.granted} were granted in a minute`);
+      keepsWhole(scene);
+      await scene.end();
+    });
+  });
+}
+
+test("a region that gives everything back says so until the home answers, for no longer than a lease", async () => {
+  for (const fault of [{ isRefused: true }, { thereMs: Infinity }]) {
+    await seeded(1, async () => {
+      const scene = await new Scene(["eu", "us"], bucket).begin();
+      await scene.ask([60, 0], 4000);
+      const sentMs: number[] = [];
+      let isLast = false;
+      scene.fate = (region, message) => {
+        if (region !== "eu" || !isGoodbye(message)) return {};
+        sentMs.push(scene.clock.now());
+        return isLast ? {} : fault;
+      };
+      await scene.ask([0, 0], 30_000);
+      const [firstMs = 0] = sentMs;
+      assert.ok(sentMs.length > 1, `${sentMs}`);
+      assert.ok(Math.max(...sentMs) < firstMs + 5000, `${sentMs}`);
+      assert.is(scene.region(0).limiter.state, "ready");
+      // with an answer once is enough
+      sentMs.length = 0;
+      isLast = true;
+      await scene.ask([60, 0], 12_000);
+      await scene.ask([0, 0], 20_000);
+      assert.is(sentMs.length, 1);
+      await scene.end();
+    });
+  }
+});
+
 test("a key goes on after a lost reply, although the node of a cluster that has the limit's own record hangs", async () => {
   const clock = new FakeClock();
   const records = new Map<string, string>();
