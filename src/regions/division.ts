@@ -2,7 +2,8 @@
  * What a member concludes from the rows of the ledger: the part that it should hold, and how much of what it holds it has
  * to give away. Every member computes both by itself, from the same rows.
  *
- * Members share the pool by `waterFill`, with the weights of their regions; a region's weight is shared by its members.
+ * Regions share the pool by `waterFill`, by their weights and the sums of their members' demands; and the members of each
+ * region what it gets, equally. So what one of them leaves is the others' first, and then the other regions'.
  * A member gives away only what others lack and what is not free anyway, and of that only its part: in proportion to what
  * each holds beyond its target. So nothing moves where no region would gain, and members that see the same rows do
  * not give more together than is lacking. What all hold beyond the pool is lacking, too.
@@ -32,17 +33,8 @@ export function divide(
   weights: ReadonlyMap<string, number>,
 ): { readonly target: number; readonly excess: number } {
   const others = rows.filter(({ id }) => id !== me.id);
-  const members = new Map<string, number>([[me.region, 1]]);
-  for (const { region } of others) members.set(region, (members.get(region) ?? 0) + 1);
-  const all = [me, ...others];
-  const weightOf = ({ region }: { readonly region: string }) => weights.get(region) ?? 1;
-  // relative to the heaviest, and not too small: their sum is a number, and so is a demand divided by one
-  const heaviest = all.reduce((most, each) => Math.max(most, weightOf(each)), 0);
-  const vessels = all.map((each) => ({
-    demand: each.demand,
-    weight: Math.max(1 / WHOLE, weightOf(each) / heaviest) / (members.get(each.region) ?? 1),
-  }));
-  const [target = 0, ...targets] = waterFill(pool, vessels).map(Math.floor);
+  const targets = targetsOf([me, ...others], pool, weights);
+  const target = targets.get(me.id) ?? 0;
   const own = rows.find(({ id }) => id === me.id);
   const held = own?.held ?? 0;
   const mine = Math.max(0, held - target);
@@ -50,9 +42,9 @@ export function divide(
   let lacking = 0;
   let lacksMuch = false;
   let free = pool - (own === undefined ? 0 : sizeOf(own));
-  for (const [i, row] of others.entries()) {
+  for (const row of others) {
     const size = sizeOf(row);
-    const wanted = targets[i] ?? 0;
+    const wanted = targets.get(row.id) ?? 0;
     free -= size;
     excesses += Math.max(0, size - wanted);
     const lack = Math.max(0, Math.min(wanted, row.want) - size);
@@ -65,6 +57,35 @@ export function divide(
   const excess = Math.floor(Math.min(mine, (missing * mine) / excesses));
   const isNoticed = free < 0 || lacksMuch || excess > held * NOTICEABLE + 1;
   return { target, excess: isNoticed ? excess : 0 };
+}
+
+/** Returns the part that each member should hold, by id. */
+function targetsOf(
+  all: readonly Claimant[],
+  pool: number,
+  weights: ReadonlyMap<string, number>,
+): ReadonlyMap<string, number> {
+  const regions = new Map<string, Claimant[]>();
+  for (const each of all) {
+    const known = regions.get(each.region);
+    if (known === undefined) regions.set(each.region, [each]);
+    else known.push(each);
+  }
+  const weightOf = (region: string) => weights.get(region) ?? 1;
+  // relative to the heaviest, and not too small: their sum is a number, and so is a demand divided by one
+  const heaviest = [...regions.keys()].reduce((most, each) => Math.max(most, weightOf(each)), 0);
+  const vessels = [...regions].map(([region, members]) => ({
+    demand: members.reduce((sum, { demand }) => sum + demand, 0),
+    weight: Math.max(1 / WHOLE, weightOf(region) / heaviest),
+  }));
+  const parts = waterFill(pool, vessels);
+  const targets = new Map<string, number>();
+  for (const [i, members] of [...regions.values()].entries()) {
+    const equal = members.map(({ demand }) => ({ demand, weight: 1 }));
+    const shares = waterFill(parts[i] ?? 0, equal);
+    for (const [j, { id }] of members.entries()) targets.set(id, Math.floor(shares[j] ?? 0));
+  }
+  return targets;
 }
 
 /** Whether another member lacks a part. */

@@ -79,6 +79,20 @@ test("a member gives away what others lack, in proportion to its excess, and no 
   }));
   const targets = three.map((me) => divide(three, me, 80_000, weights).target);
   assert.equal(targets, [20_000, 20_000, 40_000]);
+  // and what one of them leaves is the others' first
+  const unequal = [10_000, 40_000, 90_000].map((demand, i) => ({
+    ...row,
+    ...{ id: String(i), region: i < 2 ? "eu" : "us", held: 0, want: demand, demand },
+  }));
+  assert.equal(
+    unequal.map((me) => divide(unequal, me, 80_000, weights).target),
+    [10_000, 30_000, 40_000],
+  );
+  // headroom is the regions', and in each its members'
+  assert.equal(
+    unequal.map((me) => divide(unequal, me, 160_000, weights).target),
+    [15_000, 45_000, 100_000],
+  );
   // what others lack is worth a message if it is a hundredth of what this one has, or a tenth of what they have
   const lacks = (held: number, lack: number, other: number) => {
     const me = { ...row, id: "a", region: "eu", held, want: held, demand: held - lack };

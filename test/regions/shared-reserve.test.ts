@@ -4,6 +4,7 @@ import { RegionalLimiter } from "smooth-limiter/regions";
 import type { Store } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import { seeded } from "../support/random.ts";
 import { Home } from "../support/regions/world.ts";
 import { suite } from "../support/suite.ts";
 
@@ -27,6 +28,26 @@ function regionsOf() {
     return Array.from({ length: PROCESSES }, () => RegionalLimiter.create("limit", LIMIT, options));
   });
   return { clock, home, limiters };
+}
+
+/** @param demands of each process, requests in each 100 ms. @returns how many are granted, by process */
+async function askFor(
+  { clock, limiters }: ReturnType<typeof regionsOf>,
+  demands: readonly number[],
+  forMs: number,
+): Promise<readonly number[]> {
+  const granted = limiters.map(() => 0);
+  for (let ms = 0; ms < forMs; ms += 100) {
+    for (const [i, limiter] of limiters.entries()) {
+      for (let k = 0; k < (demands[i] ?? 0); k++) {
+        void limiter.tryAcquire(1, 300).then((isGranted) => {
+          if (isGranted) granted[i] = (granted[i] ?? 0) + 1;
+        });
+      }
+    }
+    await clock.advance(100);
+  }
+  return granted;
 }
 
 /** Each process asks for a permit in every `everyMs`. Returns which part is granted. */
@@ -64,5 +85,20 @@ test("a process that the reserve of its region serves sends the home one message
   assert.is(part, 1);
   assert.is(world.home.messages, REGIONS.length * PROCESSES);
 });
+
+test("what the quiet processes of a region leave goes to its busy one first, and then to other regions", () =>
+  seeded(1, async () => {
+    const world = regionsOf();
+    // one process asks for twice the limit; those of the other region together for less than its half
+    const demands = Array.from({ length: PROCESSES }, () => 0).concat(36);
+    for (let i = 1; i < PROCESSES; i++) demands.push(1);
+    demands[0] = 200;
+    await askFor(world, demands, 15_000);
+    const granted = await askFor(world, demands, 10_000);
+    const part = (granted[PROCESSES] ?? 0) / 3600;
+    assert.ok(part > 0.95, `${part} of what it asks for`);
+    const all = granted.reduce((sum, each) => sum + each, 0);
+    assert.ok(all > 0.9 * 10_000, `${all} of 10 000`);
+  }));
 
 test.run();
