@@ -26,10 +26,10 @@ export class Lease {
   most = Infinity;
   readonly #resting = new RestingPieces();
   /** Fresh pieces that were released and not acknowledged. */
-  freed = 0;
+  #freed = 0;
   want = 0;
   /** After how many ms what was released is fresh; of what the home may not know yet. Undefined: it is not known. */
-  restMs: number | undefined = 0;
+  #restMs: number | undefined = 0;
 
   /** The last message. */
   number = 0;
@@ -105,7 +105,7 @@ export class Lease {
     const released = before + come - inUse - resting;
     // what comes back at a rate goes without any permit: it must fill anew
     if (released > 0) this.#release(this.part.rests ? 0 : this.keepMs);
-    this.freed += freedFresh + Math.max(0, comeFresh - grown);
+    this.#freed += freedFresh + Math.max(0, comeFresh - grown);
     this.held = held - released;
     if (this.held === 0) this.part.lapseMs = Infinity;
     return released;
@@ -130,7 +130,7 @@ export class Lease {
   lapse(): void {
     this.part.isOver = true;
     this.giveUp();
-    this.freed = 0;
+    this.#freed = 0;
   }
 
   /** Returns what the next message says of the pieces that were released. @param leaseMs how long a row lasts */
@@ -152,11 +152,11 @@ export class Lease {
     // after a lease the ledger may have removed the row
     const answered = now < this.rowMs + leaseMs ? this.answered : 0;
     // not known: as long as it counts for any member
-    const restMs = this.restMs === undefined ? LONGEST_MS : restOn(this.restMs);
-    const fresh = this.freed;
+    const restMs = this.#restMs === undefined ? LONGEST_MS : restOn(this.#restMs);
+    const fresh = this.#freed;
     // stated once only: if this message is lost, it is not known which of the released pieces they were
-    this.freed = 0;
-    this.restMs = undefined;
+    this.#freed = 0;
+    this.#restMs = undefined;
     return { answered, fresh, restMs };
   }
 
@@ -164,7 +164,7 @@ export class Lease {
   heard(held: number, want: number): void {
     this.#goodbye = undefined;
     this.isEmptied = held + want === 0;
-    if (this.held === held) this.restMs ??= 0;
+    if (this.held === held) this.#restMs ??= 0;
   }
 
   /** Whether the home need not be told that this member has nothing: it knows, or its row of it is over. */
@@ -174,7 +174,7 @@ export class Lease {
 
   /** What is released is fresh after so many ms. */
   #release(restMs: number): void {
-    if (this.restMs !== undefined) this.restMs = Math.max(this.restMs, restMs);
+    if (this.#restMs !== undefined) this.#restMs = Math.max(this.#restMs, restMs);
   }
 
   /** Pieces that rest are fresh only then. */
