@@ -7,6 +7,7 @@
  * its reply may want them, and only the latest permits of all can return without a gap in the store's schedule.
  */
 import type { Clock, Timer } from "../ground/clock.ts";
+import { sameAmount } from "../ground/permits.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
 import type { Waiter } from "../queue/waiter.ts";
 import { WaiterQueue } from "../queue/waiter-queue.ts";
@@ -125,19 +126,30 @@ export class GrantQueue extends WaiterQueue<Grants> {
     });
   }
 
-  #return(): void {
-    const { rest } = this.outcome;
-    if (rest.length === 0) return;
-    this.supply.remove(new Set(rest));
+  #return(grants: readonly Grant[] = this.outcome.rest): void {
+    if (grants.length === 0) return;
+    this.supply.remove(new Set(grants));
     this.outdate();
-    for (const grant of rest) this.#giveBack(grant);
+    for (const grant of grants) this.#giveBack(grant);
   }
 
-  /** Removes all callers, none of whom has an heir, and returns their permits to the store. @returns them in order */
-  empty(): readonly Waiter[] {
-    const { waiters } = this;
+  /**
+   * Returns the permits that were promised for before `until` to the store, and removes the last callers, for whom none
+   * are left; they have no heirs. The others get the later permits. Requests of several sizes cannot exchange permits:
+   * then all return if one does, so that no caller is overtaken.
+   *
+   * @returns the callers that it has removed, in order
+   */
+  empty(until = Infinity): readonly Waiter[] {
+    const { rest } = this.supply;
+    const early = rest.filter(({ instant }) => instant < until);
+    const [first] = early;
+    if (first === undefined) return [];
+    const isMixed = rest.some(({ amount }) => !sameAmount(amount, first.amount));
+    const back = isMixed ? rest : early;
+    const waiters = this.waiters.slice(rest.length - back.length);
     for (const waiter of waiters) super.remove(waiter);
-    this.#return();
+    this.#return(back);
     return waiters;
   }
 

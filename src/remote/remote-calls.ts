@@ -231,7 +231,7 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   }
 
   pause(micros: number): Promise<void> {
-    return this.#retime(pauseOf(micros));
+    return this.#retime(pauseOf(micros), this.parts.queue.last + micros);
   }
 
   reset(): Promise<void> {
@@ -247,11 +247,11 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   }
 
   /**
-   * Makes a call that moves all instants. Sends the requests of all sleeping callers again, in the same batch, and
-   * returns the promised permits: they come before the call, since they belong to the old state. Otherwise all callers
-   * with an instant inside a pause would go at once when it ends.
+   * Makes a call that moves instants. Returns promised permits, those for before `until` or all, and sends the requests
+   * of callers again for whom none are left, in the same batch. The permits come before the call, since they belong to
+   * the old state. Otherwise all callers with an instant inside a pause would go at once when it ends.
    */
-  #retime(options: CallOptions<void>): Promise<void> {
+  #retime(options: CallOptions<void>, until?: number): Promise<void> {
     let isRefused = false;
     const done = this.call({
       ...options,
@@ -261,8 +261,11 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     });
     // while the store is away the call may have no effect, and then the callers keep their permits
     if (isRefused) return done;
+    const { policies } = this.parts.activePolicies;
+    // a single rate can promise all permits again that return, others only further ones behind the last promise
+    const isRate = policies.length === 1 && !policies[0]?.algorithm.receiptIsTime;
     // the queue holds nothing but callers
-    const callers = this.parts.queue.empty() as readonly StoreCaller[];
+    const callers = this.parts.queue.empty(isRate ? Infinity : until) as readonly StoreCaller[];
     this.prefetcher?.release();
     for (const caller of callers) {
       caller.again();

@@ -6,7 +6,7 @@
  *         │                                         │
  *         └── granted at once, refused, failed ─────┴── it leaves ─────────> done
  *
- * A pause or a reset takes the promise back, and the caller is requested again.
+ * A pause or a reset may take the promise back, and the caller is requested again.
  * While the store is away the fallback in this process may answer instead. A caller that still waits there
  * when the store is back is sent again.
  */

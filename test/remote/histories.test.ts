@@ -2,9 +2,18 @@
 import FakeTimers from "@sinonjs/fake-timers";
 import fc from "fast-check";
 import * as assert from "uvu/assert";
-import { allOf, fairShares, Limiter, type Reservation, tokenBucket } from "../../src/index.ts";
+import {
+  allOf,
+  fairShares,
+  fixedWindow,
+  Limiter,
+  type Reservation,
+  slidingLog,
+  slidingWindow,
+  tokenBucket,
+} from "../../src/index.ts";
 import { type Store, StoreLimiter } from "../../src/store.ts";
-import { memoryStore } from "../../src/testing/index.ts";
+import { FakeClock, memoryStore } from "../../src/testing/index.ts";
 import { turn } from "../support/limiter/watch.ts";
 import { runs, suite } from "../support/suite.ts";
 
@@ -120,6 +129,62 @@ test("every call ends, close leaves nothing behind, and no caller is counted twi
     }
   });
   await fc.assert(property, { numRuns: runs(300, 20) });
+});
+
+const numbers = fc.record({ limit: fc.constantFrom(3, 5), windowMs: fc.constantFrom(100, 500) });
+const windows = fc.oneof(
+  numbers.map(fixedWindow),
+  numbers.map((some) => slidingWindow({ ...some, buckets: 5 })),
+  numbers.map(slidingLog),
+);
+const deed = fc.record({
+  verb: fc.constantFrom("acquire", "acquire", "timed", "pause", "abort", "tick", "tick"),
+  on: fc.nat(2),
+  permits: fc.constantFrom(1, 1, 1, 2, 3),
+  count: fc.constantFrom(1, 4, 20),
+  ms: fc.oneof(fc.nat(20), fc.nat(600)),
+});
+
+test("windows keep their bound while processes pause, time out and abort; then every caller goes", async () => {
+  const property = fc.asyncProperty(
+    windows,
+    fc.array(deed, { maxLength: 40 }),
+    async (policy, deeds) => {
+      const clock = new FakeClock();
+      const store = memoryStore({ clock });
+      const limiters = [0, 1, 2].map(() => StoreLimiter.create(store, "api", policy, { clock }));
+      const granted: { readonly at: number; readonly permits: number }[] = [];
+      const ends: Promise<void>[] = [];
+      let abort = new AbortController();
+      for (const { verb, on, permits, count, ms } of deeds) {
+        const limiter = limiters[on] as StoreLimiter;
+        const { signal } = abort;
+        const call = async (wait: () => Promise<number | boolean>) => {
+          const outcome = await wait().catch(() => false);
+          if (outcome !== false) granted.push({ at: clock.now(), permits });
+        };
+        for (let i = 0; i < count; i++) {
+          if (verb === "acquire") ends.push(call(() => limiter.acquire(permits, { signal })));
+          if (verb === "timed") ends.push(call(() => limiter.tryAcquire(permits, ms)));
+        }
+        if (verb === "pause") await limiter.pause(ms);
+        if (verb === "abort") abort.abort();
+        if (abort.signal.aborted) abort = new AbortController();
+        await clock.advance(verb === "tick" ? ms : 0);
+      }
+      await clock.advance(10_000_000);
+      await Promise.all(ends);
+      for (const [i, first] of granted.entries()) {
+        let sum = 0;
+        for (const { at, permits } of granted.slice(i)) {
+          sum += permits;
+          const most = policy.algorithm.bound(policy, (at - first.at) * 1000, 3);
+          assert.ok(sum <= most, `${sum} from ${first.at} to ${at}, at most ${most}`);
+        }
+      }
+    },
+  );
+  await fc.assert(property, { numRuns: runs(1000, 20) });
 });
 
 test.run();

@@ -2,7 +2,8 @@
  * What aborted callers of one process cost the callers of other processes that wait behind them.
  */
 import * as assert from "uvu/assert";
-import { StoreRateLimiter } from "../../src/store.ts";
+import { fixedWindow, slidingLog, slidingWindow } from "../../src/index.ts";
+import { StoreLimiter, StoreRateLimiter } from "../../src/store.ts";
 import { FakeClock, memoryStore } from "../../src/testing/index.ts";
 import { suite } from "../support/suite.ts";
 
@@ -48,6 +49,25 @@ test("a caller behind them keeps its instant, and the next caller follows it: no
   assert.is(behind, ((ABORTED + 1) * 1000) / RATE);
   await leave();
   assert.ok((await waitOf(there)) <= behind + 1000 / RATE);
+});
+
+test("windows: after all have left, the next caller waits until the last promised window", async () => {
+  const second = { limit: 5, windowMs: 1000 };
+  for (const policy of [fixedWindow(second), slidingWindow(second), slidingLog(second)]) {
+    const clock = new FakeClock();
+    const limiter = StoreLimiter.create(memoryStore({ clock }), "api", policy, { clock });
+    const abort = new AbortController();
+    const callers = Array.from({ length: 50 }, () =>
+      limiter.acquire(1, { signal: abort.signal }).catch(() => {}),
+    );
+    await clock.advance(0);
+    abort.abort();
+    await Promise.all(callers);
+    await clock.advance(0);
+    const reservations = await Promise.all(Array.from({ length: 6 }, () => limiter.reserve()));
+    const waits = reservations.map(({ waitMs }) => waitMs);
+    assert.equal(waits, [9000, 9000, 9000, 9000, 9000, 10_000]);
+  }
 });
 
 test.run();

@@ -4,10 +4,14 @@ import * as assert from "uvu/assert";
 import { writePolicies } from "../../src/algorithms/index.ts";
 import type { Limiter } from "../../src/api/limiter-api.ts";
 import {
+  fixedWindow,
   gcra,
   PermitsExceedCapacityError,
+  type Policies,
   type Policy,
   QueueFullError,
+  slidingLog,
+  slidingWindow,
   smoothBursty,
   smoothWarmingUp,
   tokenBucket,
@@ -17,7 +21,7 @@ import type { RemoteLimiter } from "../../src/remote/remote-limiter.ts";
 import type { Answer } from "../../src/stores/store.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { onHand } from "../support/limiter/remote.ts";
-import { failure, turn, watch } from "../support/limiter/watch.ts";
+import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
 
 const slow = smoothBursty({ permitsPerSecond: 1 });
@@ -254,6 +258,58 @@ waiting("callers whose instants lie in a pause keep their distances after it", a
   );
   assert.is(sleeping[6]?.value, false, "the caller cannot wait for that long");
   assert.is((await limiter.peek()).allowed, true);
+});
+
+const second = { limit: 5, windowMs: 1000 };
+const fixed = fixedWindow(second);
+const rate = (capacity: number) => tokenBucket({ capacity, refill: 5, everyMs: 1000 });
+/** Five a second: what returns to these leaves gaps in the schedule. */
+const WITH_GAPS: Readonly<Record<string, Policies>> = {
+  "a fixed window": fixed,
+  "a sliding window": slidingWindow(second),
+  "a sliding log": slidingLog(second),
+  "two windows": { short: fixed, long: slidingLog({ limit: 60, windowMs: 60_000 }) },
+  "two rates": { small: rate(5), large: rate(9) },
+};
+
+/** When 20 callers go that call at 0, if there is a pause. */
+async function pausing(policies: Policies, atMs: number, ms: number, sizes = [1]) {
+  const { clock, limiter } = onHand(policies);
+  const callers = Array.from({ length: 20 }, (_, i) =>
+    watch(clock, limiter.acquire(sizes[i % sizes.length])),
+  );
+  await clock.advance(atMs);
+  await limiter.pause(ms);
+  await clock.advance(20_000);
+  return instants(callers).map(Number);
+}
+
+for (const [name, policies] of Object.entries(WITH_GAPS)) {
+  waiting(`${name}: a pause that ends before the next permits defers no caller`, async () => {
+    assert.equal(await pausing(policies, 100, 1), await pausing(policies, 100, 0));
+    assert.ok((await pausing(policies, 100, 1)).at(-1) === 3000);
+  });
+}
+
+waiting(
+  "a pause costs windows what they promised for its time, and all callers move up",
+  async () => {
+    const five = (ms: number) => Array.from({ length: 5 }, () => ms);
+    for (const policy of [fixed, slidingWindow(second), slidingLog(second)]) {
+      const at = await pausing(policy, 100, 1000);
+      assert.equal(at, [0, 2000, 3000, 4000].flatMap(five));
+    }
+  },
+);
+
+waiting("no caller of another size overtakes one whose instant lies in a pause", async () => {
+  for (const policies of Object.values(WITH_GAPS)) {
+    const at = await pausing(policies, 100, 1000, [1, 3, 2]);
+    assert.equal(
+      at,
+      at.toSorted((a, b) => a - b),
+    );
+  }
 });
 
 waiting("a request that can never pass is an error, for every verb", async () => {
