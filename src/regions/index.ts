@@ -21,8 +21,9 @@
  *
  * Where it is inexact. A process without `local` starts with a new reserve when it restarts. Windows on the epoch's grid
  * open by each region's clock. The home may lose its memory or go back in time, and members may be cut off or killed;
- * if both happen within one interval, a part can be used twice until a lease is over. If it goes back to a time before a
- * member gave its part back and became idle, no member shows it: what was used of that part can be used once more.
+ * if both happen within one interval, or a member's interval is longer than that of the others, a part can be used twice
+ * until a lease is over. If it goes back to a time before a member gave its part back and became idle, no member shows
+ * it: what was used of that part can be used once more.
  *
  * The idea is that of leases of capacity in Google's Doorman; the division is that of "Cloud Control with Distributed Rate
  * Limiting" (Raghavan et al., SIGCOMM 2007), by max-min fairness.

@@ -36,7 +36,10 @@ export interface RegionalOptions
    * to 1, default 0.1.
    */
   readonly reserve?: number | undefined;
-  /** How often a region with more demand than its reserve talks to the home, ms. Above 0 and at most 1e11, default 1000. */
+  /**
+   * How often a region with more demand than its reserve talks to the home, ms; the same in all processes. Above 0 and at
+   * most 1e11, default 1000.
+   */
   readonly everyMs?: number | undefined;
   /** For how long a region that is cut off uses its part, ms; at least 2 × `everyMs`, default 5 × `everyMs`. */
   readonly leaseMs?: number | undefined;
