@@ -234,7 +234,7 @@ test("random rules: no random target avoids one, and none has the rules of sever
   }
   const { agreed, disputed, reached } = counts;
   const all = JSON.stringify(counts);
-  assert.ok(agreed > disputed && disputed > agreed / 20 && reached > agreed, all);
+  assert.ok(agreed > disputed / 2 && disputed > agreed / 20 && reached > agreed, all);
 });
 
 test("no exception holds for a target that any way to find the path reads as another", () => {
