@@ -160,11 +160,15 @@ export class Lease {
     return { answered, fresh, restMs };
   }
 
-  /** The last message was answered, which said so much. */
-  heard(held: number, want: number): void {
+  /**
+   * The last message was answered, which said so much.
+   *
+   * @param isUsed whether the reply is: used pieces that a reply to a closed member names are nobody's
+   */
+  heard(held: number, want: number, isUsed: boolean): void {
     this.#goodbye = undefined;
     this.isEmptied = held + want === 0;
-    if (this.held === held) this.#restMs ??= 0;
+    if (isUsed && this.held === held) this.#restMs ??= 0;
   }
 
   /** Whether the home need not be told that this member has nothing: it knows, or its row of it is over. */

@@ -331,7 +331,7 @@ export class Member {
     lease.sentMs = clock.now();
     const isLast = () => number === lease.number && this.#hot.get(part) === lease;
     const replied = (reply: Reply) => {
-      if (number === lease.number) lease.heard(held, want);
+      if (number === lease.number) lease.heard(held, want, isLast());
       if (!isLast()) return;
       lease.isLate = false;
       if (part.lapseMs <= clock.now()) lease.lapse();

@@ -387,6 +387,36 @@ for (const [title, fault, leaves] of [
   });
 }
 
+test("used pieces that come while their region closes are not said to be fresh", async () => {
+  const slow = tokenBucket({ capacity: 1000, refill: 10, everyMs: 1000 });
+  await seeded(1, async () => {
+    const scene = await new Scene(["eu", "us", "asia"], slow, { reserve: 0.03 }).begin();
+    await scene.clock.advance(120_000);
+    await scene.ask([40, 0, 0], 6000);
+    let messages = 0;
+    let closed: Promise<void> | undefined;
+    let restMs: number | undefined;
+    scene.fate = (region, message) => {
+      if (region !== "us") return { thereMs: 50, backMs: 50 };
+      if (isGoodbye(message)) restMs = Number(message[11]);
+      // the third one is answered with what eu has used; the reply is on the way when us closes
+      if (++messages === 3) {
+        scene.clock.wakeAt(scene.clock.now() + 60, () => {
+          closed = scene.region(1).limiter.close();
+        });
+      }
+      return { thereMs: 50, backMs: 50 };
+    };
+    await scene.ask([40, 400, 0], 6000, 50, () => closed !== undefined);
+    assert.match(scene.record, /^\w+ us \d+ [1-9]/m);
+    await scene.clock.advance(7000);
+    await closed;
+    // the bucket is full after 100 s
+    assert.ok(restMs !== undefined && restMs > 100_000, `${restMs}`);
+    await scene.end();
+  });
+});
+
 test("a region that gives everything back says so until the home answers, for no longer than a lease", async () => {
   for (const fault of [{ isRefused: true }, { thereMs: Infinity }]) {
     await seeded(1, async () => {
