@@ -227,7 +227,8 @@ export const RedisConcurrencyLimiter = class RedisConcurrencyLimiter extends Rem
     }
     const unavailable = checkUnavailable(options);
     const breakerOf = breakersOf(redis, letsIn(unavailable));
-    const store = new RedisLeaseStore(runner, messages, prefix + tagOf(options.hashTag), breakerOf);
+    const before = prefix + tagOf(options.hashTag);
+    const store = new RedisLeaseStore(runner, messages, before, breakerOf);
     checkNumber("limit", limit, wholeAtLeastOne);
     const checked = {
       name,
@@ -243,6 +244,7 @@ export const RedisConcurrencyLimiter = class RedisConcurrencyLimiter extends Rem
       limit,
       checked,
       options.order,
+      before + name,
     );
   }
 

@@ -138,25 +138,30 @@ export class GrantQueue extends WaiterQueue<Grants> {
    * are left; they have no heirs. The others get the later permits. Requests of several sizes cannot exchange permits:
    * then all return if one does, so that no caller is overtaken.
    *
+   * @param isAll whether all return if one does, in any case
    * @returns the callers that it has removed, in order
    */
-  empty(until = Infinity): readonly Waiter[] {
+  empty(until = Infinity, isAll = false): readonly Waiter[] {
     const { rest } = this.supply;
     const early = rest.filter(({ instant }) => instant < until);
     const [first] = early;
     if (first === undefined) return [];
     const isMixed = rest.some(({ amount }) => !sameAmount(amount, first.amount));
-    const back = isMixed ? rest : early;
+    const back = isAll || isMixed ? rest : early;
     const waiters = this.waiters.slice(rest.length - back.length);
     for (const waiter of waiters) super.remove(waiter);
     this.#return(back);
     return waiters;
   }
 
+  /** Returns until when it pauses, if it does so now. */
+  heldFor(micros: number): number {
+    return Math.max(this.#heldUntil, this.now() + micros);
+  }
+
   override pause(micros: number): void {
-    const until = this.now() + micros;
-    this.#heldUntil = Math.max(this.#heldUntil, until);
-    this.#heldAfterReset = Math.max(this.#heldAfterReset, until);
+    this.#heldUntil = this.heldFor(micros);
+    this.#heldAfterReset = Math.max(this.#heldAfterReset, this.now() + micros);
     super.pause(micros);
   }
 

@@ -231,7 +231,22 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   }
 
   pause(micros: number): Promise<void> {
-    return this.#retime(pauseOf(micros), this.parts.queue.last + micros);
+    const until = this.parts.queue.heldFor(micros);
+    const options = {
+      ...pauseOf(micros),
+      // callers whose requests were on the way have their promises by now
+      result: () => this.#askAgain(until),
+    };
+    return this.#retime(options, this.#returnsAll ? Infinity : until);
+  }
+
+  /** Whether a pause that defers one caller returns the permits of all. */
+  get #returnsAll(): boolean {
+    const [policy, ...others] = this.parts.activePolicies.policies;
+    // a single rate can promise all permits again that return, others only further ones behind the last promise
+    if (others.length === 0 && !policy?.algorithm.receiptIsTime) return true;
+    // reservations that are awaited go when the pause ends: no caller may go just after it then
+    return [...this.#waiters].some((waiter) => !(waiter as RemoteWaiter).isAwaited);
   }
 
   reset(): Promise<void> {
@@ -261,17 +276,19 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     });
     // while the store is away the call may have no effect, and then the callers keep their permits
     if (isRefused) return done;
-    const { policies } = this.parts.activePolicies;
-    // a single rate can promise all permits again that return, others only further ones behind the last promise
-    const isRate = policies.length === 1 && !policies[0]?.algorithm.receiptIsTime;
+    this.#askAgain(until);
+    return done;
+  }
+
+  /** Returns promised permits, those for before `until` or all, and asks again for the callers for whom none are left. */
+  #askAgain(until?: number): void {
     // the queue holds nothing but callers
-    const callers = this.parts.queue.empty(isRate ? Infinity : until) as readonly StoreCaller[];
+    const callers = this.parts.queue.empty(until, this.#returnsAll) as readonly StoreCaller[];
     this.prefetcher?.release();
     for (const caller of callers) {
       caller.again();
       this.send(caller);
     }
-    return done;
   }
 
   get isClosed(): boolean {

@@ -302,6 +302,58 @@ waiting(
   },
 );
 
+/** How many of the callers, at most, go within 990 ms of each other. */
+const most = (at: readonly number[]) =>
+  Math.max(...at.map((from) => at.filter((ms) => ms >= from && ms < from + 990).length));
+
+for (const [name, policies] of Object.entries({ ...WITH_GAPS, "a rate": rate(5) })) {
+  waiting(
+    `${name}: callers that are on their way when it pauses keep their distances`,
+    async () => {
+      for (const delayMs of [0, 20]) {
+        const { clock, store, limiter } = onHand(policies);
+        store.held = delayMs > 0;
+        const callers = Array.from({ length: 20 }, () => watch(clock, limiter.acquire()));
+        await clock.advance(delayMs / 2);
+        void limiter.pause(2000);
+        await clock.advance(delayMs / 2);
+        await store.deliver();
+        // a later pause that is over earlier changes nothing
+        await clock.advance(1000);
+        await limiter.pause(1);
+        await clock.advance(20_000);
+        const at = instants(callers).map(Number);
+        const late = at.filter((ms) => ms > 100);
+        assert.ok(late.length >= 10 && Math.min(...late) >= 2000, `${at}`);
+        assert.ok(most(late) <= (name.includes("rate") ? 10 : 5), `${at}`);
+        assert.equal(
+          at,
+          at.toSorted((a, b) => a - b),
+        );
+      }
+    },
+  );
+}
+
+for (const [name, policies] of Object.entries(WITH_GAPS)) {
+  waiting(`${name}: reservations that a pause defers go beside no caller`, async () => {
+    const { clock, limiter } = onHand(policies);
+    const wait = () => watch(clock, limiter.acquire());
+    const callers = Array.from({ length: 5 }, wait);
+    const reserved = Array.from({ length: 5 }, async () => (await limiter.reserve()).ready());
+    callers.push(...reserved.map((ready) => watch(clock, ready)));
+    await clock.advance(0);
+    callers.push(...Array.from({ length: 15 }, wait));
+    await clock.advance(100);
+    await limiter.pause(1800);
+    await clock.advance(20_000);
+    const late = instants(callers)
+      .map(Number)
+      .filter((ms) => ms > 100);
+    assert.ok(most(late) <= (name.includes("rate") ? 10 : 5), `${late}`);
+  });
+}
+
 waiting("no caller of another size overtakes one whose instant lies in a pause", async () => {
   for (const policies of Object.values(WITH_GAPS)) {
     const at = await pausing(policies, 100, 1000, [1, 3, 2]);

@@ -201,6 +201,10 @@ test("no command writes where regions divide a limit, whether or not they do so 
   assert.is((await run("set-limit", "c:a%regions", "5")).code, 0);
   await lease.release();
   await reports.close();
+  // a limit that was written there by mistake can be removed
+  await redis.set(stored, "20");
+  assert.match((await run("reset-limit-key", stored)).out, "removes the limit 20");
+  assert.is(await redis.exists(stored), 0);
 });
 
 test("show says in sentences when permits are back", async () => {

@@ -38,17 +38,19 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   readonly #order: Order;
   readonly #queue: LeaseQueue;
   readonly #declared: number;
-  readonly #key: string;
+  readonly #rank: string;
 
+  /** @param rank the key with its prefix: the same in all processes, and another one for each limiter */
   constructor(
     store: LeaseStore,
     key: string,
     declared: number,
     options: RemoteConcurrencyOptions,
     order?: CallOrder,
+    rank = key,
   ) {
     this.#declared = declared;
-    this.#key = key;
+    this.#rank = rank;
     this.#order = orderIn({ order });
     this.#queue = new LeaseQueue(store, key, declared, options, this.#order);
   }
@@ -129,7 +131,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   }
 
   [asParticipant](): ConcurrencyParticipant {
-    return new RemoteSlotsParticipant(this, this.#order !== FIFO, this.#key);
+    return new RemoteSlotsParticipant(this, this.#order !== FIFO, this.#rank);
   }
 
   close(): Promise<void> {
