@@ -70,7 +70,7 @@ async function work(folder: string): Promise<void> {
   process.on("disconnect", () => process.exit());
   for (;;) {
     await limiter.acquire();
-    process.send?.("granted");
+    process.send?.(Date.now());
   }
 }
 
@@ -80,21 +80,22 @@ async function lead(): Promise<void> {
   const workers = Array.from({ length: 3 }, () => fork(file, [folder]));
   await Promise.all(workers.map((worker) => once(worker, "message")));
   const counts = workers.map(() => 0);
+  const start = Date.now();
   workers.forEach((worker, i) => {
-    worker.on("message", () => {
-      counts[i] = (counts[i] ?? 0) + 1;
+    // while the last process starts, the first one has calls granted already
+    worker.on("message", (grantedMs) => {
+      if (Number(grantedMs) >= start) counts[i] = (counts[i] ?? 0) + 1;
     });
   });
-  const start = performance.now();
   await sleep(RUN_MS);
   for (const worker of workers) worker.kill("SIGKILL");
   await Promise.all(workers.map((worker) => once(worker, "exit")));
-  const seconds = (performance.now() - start) / 1000;
+  const seconds = (Date.now() - start) / 1000;
   await rm(folder, { recursive: true });
 
   const together = counts.reduce((sum, count) => sum + count, 0);
   console.log(`3 processes, one folder, ${RATE} permits a second:`);
   console.log(`${counts.join(" + ")} = ${together} permits in ${seconds.toFixed(1)} s`);
-  // a second's more, because messages may come from before the start
+  // a second's more, because timers are late on a busy machine
   assert.ok(together > 0 && together <= RATE * (seconds + 1));
 }
