@@ -14,7 +14,7 @@ export const REFUSED = -1;
 const DONE = Promise.resolve();
 
 /** What a message says of pieces that it releases; and which row of this member held them. */
-type Told = Pick<LedgerMessage, "answered" | "fresh" | "restMs">;
+type Report = Pick<LedgerMessage, "answered" | "fresh" | "restMs">;
 
 export class Lease {
   readonly part: Part;
@@ -38,7 +38,7 @@ export class Lease {
    * What gives everything back. The same is said again until the home has answered, or its row is over. That is safe: no
    * piece is left that could be used in between; and if it came before, no row is left that could release any again.
    */
-  #goodbye: (Told & { readonly untilMs: number }) | undefined;
+  #lastReport: (Report & { readonly untilMs: number }) | undefined;
   /** Whether the home knows that this member has nothing and wants nothing. */
   isEmptied = false;
   isAnswered = true;
@@ -134,21 +134,21 @@ export class Lease {
   }
 
   /** Returns what the next message says of the pieces that were released. @param leaseMs how long a row lasts */
-  tell(now: number, leaseMs: number): Told {
+  report(now: number, leaseMs: number): Report {
     this.isEmptied = false;
     if (this.held + this.want > 0) {
-      this.#goodbye = undefined;
-      return this.#told(now, leaseMs);
+      this.#lastReport = undefined;
+      return this.#newReport(now, leaseMs);
     }
-    this.#goodbye ??= { ...this.#told(now, leaseMs), untilMs: now + leaseMs };
+    this.#lastReport ??= { ...this.#newReport(now, leaseMs), untilMs: now + leaseMs };
     // whether the home has a row of it is not known before a reply: it begins anew, claims nothing of it and misses none
     this.answered = 0;
     this.promised = 0;
     this.promisedMs = undefined;
-    return this.#goodbye;
+    return this.#lastReport;
   }
 
-  #told(now: number, leaseMs: number): Told {
+  #newReport(now: number, leaseMs: number): Report {
     // after a lease the ledger may have removed the row
     const answered = now < this.rowMs + leaseMs ? this.answered : 0;
     // not known: as long as it counts for any member
@@ -163,17 +163,17 @@ export class Lease {
   /**
    * The last message was answered, which said so much.
    *
-   * @param isUsed whether the reply is: used pieces that a reply to a closed member names are nobody's
+   * @param isUsed whether the reply is: a closed member does not take the used pieces that a reply brings
    */
-  heard(held: number, want: number, isUsed: boolean): void {
-    this.#goodbye = undefined;
+  acknowledged(held: number, want: number, isUsed: boolean): void {
+    this.#lastReport = undefined;
     this.isEmptied = held + want === 0;
     if (isUsed && this.held === held) this.#restMs ??= 0;
   }
 
-  /** Whether the home need not be told that this member has nothing: it knows, or its row of it is over. */
+  /** Whether this member need not say any more that it has nothing: the home knows, or its row of it is over. */
   isDone(now: number): boolean {
-    return this.isEmptied || (this.#goodbye !== undefined && now >= this.#goodbye.untilMs);
+    return this.isEmptied || (this.#lastReport !== undefined && now >= this.#lastReport.untilMs);
   }
 
   /** What is released is fresh after so many ms. */

@@ -324,14 +324,14 @@ export class Member {
     const { part, held, want } = lease;
     const demand = Math.max(0, Math.floor(part.demand.value - base * WHOLE));
     const amounts = { held, want, demand, waitedMs: waitedMs(lease, now) };
-    const told = lease.tell(now, leaseMs);
-    const said = { ...amounts, ...told, since: this.#created, keepMs: numbers.keepMs };
+    const report = lease.report(now, leaseMs);
+    const said = { ...amounts, ...report, since: this.#created, keepMs: numbers.keepMs };
     const number = this.#home.number + 1;
     lease.number = number;
     lease.sentMs = clock.now();
     const isLast = () => number === lease.number && this.#hot.get(part) === lease;
     const replied = (reply: Reply) => {
-      if (number === lease.number) lease.heard(held, want, isLast());
+      if (number === lease.number) lease.acknowledged(held, want, isLast());
       if (!isLast()) return;
       lease.isLate = false;
       if (part.lapseMs <= clock.now()) lease.lapse();

@@ -134,8 +134,8 @@ export class GrantQueue extends WaiterQueue<Grants> {
   }
 
   /**
-   * Returns the permits that were promised for before `until` to the store, and removes the last callers, for whom none
-   * are left; they have no heirs. The others get the later permits. Requests of several sizes cannot exchange permits:
+   * Returns the permits that were promised for before `until` to the store, and removes as many callers, the last ones,
+   * without heirs. The others get the later permits. Requests of several sizes cannot exchange permits:
    * then all return if one does, so that no caller is overtaken.
    *
    * @param isAll whether all return if one does, in any case

@@ -262,8 +262,8 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   }
 
   /**
-   * Makes a call that moves instants. Returns promised permits, those for before `until` or all, and sends the requests
-   * of callers again for whom none are left, in the same batch. The permits come before the call, since they belong to
+   * Makes a call that moves instants. Returns promised permits, those for before `until` or all, and asks
+   * again for the callers that are left without, in the same batch. The permits come before the call, since they belong to
    * the old state. Otherwise all callers with an instant inside a pause would go at once when it ends.
    */
   #retime(options: CallOptions<void>, until?: number): Promise<void> {
@@ -280,7 +280,7 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     return done;
   }
 
-  /** Returns promised permits, those for before `until` or all, and asks again for the callers for whom none are left. */
+  /** Returns promised permits, those for before `until` or all, and asks again for the callers that are left without. */
   #askAgain(until?: number): void {
     // the queue holds nothing but callers
     const callers = this.parts.queue.empty(until, this.#returnsAll) as readonly StoreCaller[];

@@ -331,7 +331,7 @@ test("a message that gives a part back and arrives twice keeps no region waiting
 /** Whether the message says that its member has nothing and wants nothing. */
 const isGoodbye = (message: readonly string[]) => message[6] === "0" && message[8] === "0";
 
-test("a lost reply to a region that gave everything back closes the home for nobody, when that region is busy again", async () => {
+test("a lost reply to a region that gave everything back does not close the home, when that region is busy again", async () => {
   for (let offMs = 0; offMs < 1000; offMs += 100) {
     await seeded(1, async () => {
       const scene = await new Scene(["eu", "us"], bucket).begin();

@@ -138,7 +138,7 @@ export function rateOf(policy: Policy): number {
 export async function refuseDivided(redis: Server, key: string): Promise<void> {
   if (!DIVIDED.test(key)) return;
   const type = await redis.type(key);
-  // a number may go: an earlier version of this command has written it
+  // a limit that was written there by mistake: it may be removed
   if (type === "zset" || (type === "string" && Number.isFinite(Number(await redis.get(key)))))
     return;
   throw new CliError(`${key}: it says how regions divide a limit, whose numbers are in their code`);
