@@ -20,10 +20,14 @@ export const seconds = parser(
   (number) => number >= 0 && number <= 3600,
 );
 
-export const positive = parser("a number above 0", (number) => number > 0 && number < Infinity);
+export const positive = parser("a number above 0", isPositive);
 
-export function zeroOrMore(value: string): number {
-  return value === "0" ? 0 : positive(value);
+export const zeroOrMore = parser("0 or a number above 0", (number, value) => {
+  return value === "0" || isPositive(number);
+});
+
+function isPositive(number: number): boolean {
+  return number > 0 && number < Infinity;
 }
 
 function parser(

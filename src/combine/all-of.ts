@@ -215,11 +215,11 @@ class AllOf implements Limiter, Combination {
   }
 
   pause(ms: number): MaybePromise<void> {
-    return settleAll(this.entries.map(({ limiter }) => limiter.pause(ms)));
+    return inAll(this.entries, ({ limiter }) => limiter.pause(ms));
   }
 
   reset(): MaybePromise<void> {
-    return settleAll(this.entries.map(({ limiter }) => limiter.reset()));
+    return inAll(this.entries, ({ limiter }) => limiter.reset());
   }
 
   update(): never {
@@ -241,9 +241,7 @@ class AllOf implements Limiter, Combination {
 
   /** Checks that all limiters accept the permits before it changes any of them. */
   #each(permits: Permits, action: (limiter: Limiter) => MaybePromise<void>): MaybePromise<void> {
-    return chain(this.peek(permits), () =>
-      settleAll(this.entries.map(({ limiter }) => action(limiter))),
-    );
+    return chain(this.peek(permits), () => inAll(this.entries, ({ limiter }) => action(limiter)));
   }
 }
 
@@ -275,20 +273,23 @@ class AllReserved implements Reservation {
   }
 
   cancel(): MaybePromise<boolean> {
-    return chain(all(this.#reservations.map((one) => one.cancel())), (cancelled) => {
-      if (!cancelled.includes(true)) return false;
-      // the reservations that could be used at once cannot be cancelled; they are undone instead
-      const rest = this.#checks.filter((_, i) => !cancelled[i]);
-      return chain(undoAll(rest), () => true);
-    });
+    return chain(
+      all(this.#reservations, (one) => one.cancel()),
+      (cancelled) => {
+        if (!cancelled.includes(true)) return false;
+        // the reservations that could be used at once cannot be cancelled; they are undone instead
+        const rest = this.#checks.filter((_, i) => !cancelled[i]);
+        return chain(undoAll(rest), () => true);
+      },
+    );
   }
 
   undo(): MaybePromise<void> {
-    return settleAll(this.#reservations.map((one) => one.undo()));
+    return inAll(this.#reservations, (one) => one.undo());
   }
 
   settle(actual: Permits): MaybePromise<void> {
-    return settleAll(this.#reservations.map((one) => one.settle(actual)));
+    return inAll(this.#reservations, (one) => one.settle(actual));
   }
 }
 
@@ -312,6 +313,9 @@ function merge(checks: readonly (Check | undefined)[]): Decision {
   return { ...binding, policies };
 }
 
-function settleAll(results: readonly MaybePromise<void>[]): MaybePromise<void> {
-  return chain(all<unknown>(results), () => {});
+function inAll<A>(
+  these: readonly A[],
+  action: (each: A) => MaybePromise<void>,
+): MaybePromise<void> {
+  return chain(all(these, action), () => {});
 }

@@ -89,7 +89,7 @@ export function reportRefusal(subrequests: readonly Subrequest[], { checks }: To
 export function undoAll(
   checks: readonly (Pick<Check, "taken"> | undefined)[],
 ): MaybePromise<unknown> {
-  return all(checks.toReversed().map((check) => settled(() => check?.taken?.undo())));
+  return all(checks.toReversed(), (check) => settled(() => check?.taken?.undo()));
 }
 
 /** Forms smaller groups and asks again if the participants turn out to be in several slots. */
@@ -182,7 +182,7 @@ function askAll(
   options: StepOptions,
   keepsErrors = false,
 ): MaybePromise<readonly CheckAnswer[]> {
-  return all(groups.map((group) => ask(verb, group, options, keepsErrors)));
+  return all(groups, (group) => ask(verb, group, options, keepsErrors));
 }
 
 function ask(

@@ -132,10 +132,16 @@ export interface Combination {
 
 export class AllOfWithSlots implements Combination {
   readonly [combined]: Combination[typeof combined];
+  /** How often each limiter is there, in the order of their ranks. */
+  readonly #times: ReadonlyMap<ConcurrencyParticipant, number>;
 
   constructor(slotsLimiters: readonly ConcurrencyParticipant[], rates: readonly RateEntry[]) {
-    const byRank = slotsLimiters.toSorted((a, b) => (a.queue.rank < b.queue.rank ? -1 : 1));
-    this[combined] = { rates, slotsLimiters: byRank };
+    this[combined] = { rates, slotsLimiters };
+    const times = new Map<ConcurrencyParticipant, number>();
+    for (const each of slotsLimiters.toSorted((a, b) => (a.queue.rank < b.queue.rank ? -1 : 1))) {
+      times.set(each, (times.get(each) ?? 0) + 1);
+    }
+    this.#times = times;
   }
 
   async acquire(slots = 1, options?: WaitOptions): Promise<CombinedLease> {
@@ -183,13 +189,13 @@ export class AllOfWithSlots implements Combination {
   /** The participants for calls for that many slots and of that share. */
   #entries(asked: unknown, options?: ShareOptions) {
     const slots = checkNumber("slots", asked, wholeAtLeastOne);
-    const { slotsLimiters, rates } = this[combined];
     const share = shareOf(options);
-    const isFair = slotsLimiters.some(({ queue }) => queue.isFair);
-    const slotsOfShare = slotsLimiters.map((participant) => {
-      return { participant, slots, share: participant.queue.isFair ? share : undefined };
+    const slotsOfShare = [...this.#times].map(([participant, times]) => {
+      const { isFair } = participant.queue;
+      return { participant, slots: slots * times, share: isFair ? share : undefined };
     });
-    return [...slotsOfShare, ...entriesOf(rates, options, isFair)];
+    const isFair = slotsOfShare.some(({ participant }) => participant.queue.isFair);
+    return [...slotsOfShare, ...entriesOf(this[combined].rates, options, isFair)];
   }
 }
 

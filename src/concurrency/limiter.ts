@@ -127,6 +127,7 @@ let created = 0;
 /** Limits how many calls run at once, in this process. */
 export class ConcurrencyLimiter implements Counted {
   readonly #rank = `${++created}`;
+  #participant: SlotsParticipant | undefined;
   readonly #options: ReturnType<typeof checkLimiterOptions>;
   readonly #callStats: CallStats;
   readonly #slots: Slots;
@@ -346,8 +347,9 @@ export class ConcurrencyLimiter implements Counted {
     for (const waiter of this.#queue.waiters) this.#queue.cancel(waiter, reason);
   }
 
+  /** The same for each call: so a combination notices that it has the limiter twice. */
   [asParticipant](): ConcurrencyParticipant {
-    return new SlotsParticipant({
+    this.#participant ??= new SlotsParticipant({
       status: (slots, share) => {
         const fairEntry = this.#queue.order.entryOf(share, slots);
         this.#queue.catchUp();
@@ -365,6 +367,7 @@ export class ConcurrencyLimiter implements Counted {
         now: () => this.#options.clock.now(),
       },
     });
+    return this.#participant;
   }
 
   #hasRoom(slots: number, onFull: OnFull = "reject"): boolean {

@@ -64,9 +64,52 @@ test("the same limiter twice: one free permit is not enough", async () => {
   line.reserve();
   assert.instance(await failure(() => allOf(one, line, line).reserve()), QueueFullError);
   assert.equal([left()[0], line.peek().waitMs], [3, 2000]);
-  const places = ConcurrencyLimiter.create(1, { clock });
+  const places = ConcurrencyLimiter.create(2, { clock });
+  const lease = places.tryAcquire();
   assert.is(allOf(one, places, places).tryAcquire(), undefined);
-  assert.equal([left()[0], places.active], [3, 0]);
+  assert.equal([left()[0], places.active], [3, 1]);
+  lease?.release();
+  const both = allOf(one, allOf(places, places)).tryAcquire();
+  assert.equal([left()[0], places.active], [2, 2]);
+  both?.release();
+  assert.is(places.active, 0);
+});
+
+test("the same concurrency limiter twice: callers take the slots of both at once, or wait", async () => {
+  const { clock, one } = world();
+  const running = ConcurrencyLimiter.create(3, { clock });
+  const twice = allOf(allOf(running, one), running);
+  const first = await twice.acquire();
+  const second = watch(clock, twice.acquire());
+  await clock.advance(100);
+  assert.equal([running.active, second.at], [2, undefined]);
+  await first.release();
+  await clock.advance(100);
+  assert.equal([running.active, second.at], [2, 100]);
+  const tooMany = await failure(() => allOf(twice, allOf(running, running)).acquire());
+  assert.match(`${tooMany}`, /4 permits can never pass .* which holds 3 at most/);
+});
+
+test("limiters in this process and elsewhere that fail together make one error", async () => {
+  const { clock, one } = world();
+  const elsewhere = StoreLimiter.create(memoryStore({ clock }), "all", window(3));
+  const both = allOf(elsewhere, one);
+  const reservation = await both.reserve(1);
+  const unhandled: unknown[] = [];
+  const note = (reason: unknown) => unhandled.push(reason);
+  process.on("unhandledRejection", note);
+  for (const action of [
+    () => both.peek(500),
+    () => both.charge(-1),
+    () => both.refund(-1),
+    () => both.pause(-1),
+    () => reservation.settle(-1),
+  ]) {
+    assert.instance(await failure(action), Error);
+    await turn();
+  }
+  process.off("unhandledRejection", note);
+  assert.equal(unhandled, []);
 });
 
 test("an error in one of several steps gives back what the other limiters took", async () => {

@@ -303,14 +303,6 @@ test("a key whose waiter was released late grants what is due since then", async
   assert.is(limiter.decide().allowed, false);
 });
 
-test("a request that names its limiter twice does not get the last permit twice", () => {
-  const places = ConcurrencyLimiter.create(1);
-  const limiter = allOf(places, places);
-  assert.is(limiter.tryAcquire(), undefined);
-  assert.is(places.active, 0);
-  assert.ok(places.tryAcquire());
-});
-
 test.run();
 
 const elsewhere = suite("all of several limiters on stores");

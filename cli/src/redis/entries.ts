@@ -139,7 +139,10 @@ export async function refuseDivided(redis: Server, key: string): Promise<void> {
   if (!DIVIDED.test(key)) return;
   const type = await redis.type(key);
   // a limit that was written there by mistake: it may be removed
-  if (type === "zset" || (type === "string" && Number.isFinite(Number(await redis.get(key)))))
+  if (
+    type === "zset" ||
+    (type === "string" && Number.isFinite(Number((await redis.get(key)) ?? Number.NaN)))
+  )
     return;
   throw new CliError(`${key}: it says how regions divide a limit, whose numbers are in their code`);
 }

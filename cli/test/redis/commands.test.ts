@@ -204,6 +204,7 @@ test("no command writes where regions divide a limit, whether or not they do so 
   // a limit that was written there by mistake can be removed
   await redis.set(stored, "20");
   assert.match((await run("reset-limit-key", stored)).out, "removes the limit 20");
+  assert.match((await run("set-limit-key", stored, "-1")).err, "It must be 0 or a number above 0");
   assert.is(await redis.exists(stored), 0);
 });
 

@@ -12,9 +12,11 @@ export const AND = " & ";
  */
 export function together(parts: readonly GuardedActor[]): GuardedActor {
   return (call) =>
-    chain(all(parts.map((part) => part(call))), (values) =>
-      values.every((value) => value)
-        ? values.map((value = "") => value.replaceAll("&", "&&")).join(AND)
-        : undefined,
+    chain(
+      all(parts, (part) => part(call)),
+      (values) =>
+        values.every((value) => value)
+          ? values.map((value = "") => value.replaceAll("&", "&&")).join(AND)
+          : undefined,
     );
 }

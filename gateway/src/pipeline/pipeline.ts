@@ -62,12 +62,14 @@ export class Pipeline {
     call: CheckCall,
   ): MaybePromise<Verdict<R>> {
     const decide = (before: readonly Outcome<R>[]) =>
-      chain(all(permits.map((limit) => limit.charge(call))), (charges) =>
-        chain(all(present(charges).map(lookAt)), (found) =>
-          verdictOf([...before, ...found], 0, present(charges)),
-        ),
+      chain(
+        all(permits, (limit) => limit.charge(call)),
+        (charges) =>
+          chain(all(present(charges), lookAt), (found) =>
+            verdictOf([...before, ...found], 0, present(charges)),
+          ),
       );
-    return chain(all(lookAtSlots(slots, call)), (looked) => {
+    return chain(lookAtSlots(slots, call), (looked) => {
       const outcomes = present(looked);
       return outcomes.some(isRefusal) ? verdictOf(outcomes) : decide(outcomes);
     });
@@ -138,8 +140,9 @@ export class Pipeline {
         ? charge.then((later) => this.#takeIf(later, call))
         : this.#takeIf(charge, call);
     }
-    return chain(all(permits.map((limit) => limit.charge(call))), (charges) =>
-      this.#decideAll(present(charges), call),
+    return chain(
+      all(permits, (limit) => limit.charge(call)),
+      (charges) => this.#decideAll(present(charges), call),
     );
   }
 
@@ -155,17 +158,20 @@ export class Pipeline {
     call: CheckCall,
   ): MaybePromise<Verdict<R>> {
     if (!charges.some((charge) => charge.closed)) return this.#take(charges, [], call);
-    return chain(all(charges.map((charge) => charge.closed?.())), (closed) => {
-      const before: Outcome<R>[] = [];
-      const open: Charge<R>[] = [];
-      charges.forEach((charge, i) => {
-        const decision = closed[i];
-        if (decision === undefined) open.push(charge);
-        else
-          before.push({ rule: charge.limit.rule, actor: charge.actor, allowed: false, decision });
-      });
-      return before.some(isRefusal) ? verdictOf(before) : this.#take(open, before, call);
-    });
+    return chain(
+      all(charges, (charge) => charge.closed?.()),
+      (closed) => {
+        const before: Outcome<R>[] = [];
+        const open: Charge<R>[] = [];
+        charges.forEach((charge, i) => {
+          const decision = closed[i];
+          if (decision === undefined) open.push(charge);
+          else
+            before.push({ rule: charge.limit.rule, actor: charge.actor, allowed: false, decision });
+        });
+        return before.some(isRefusal) ? verdictOf(before) : this.#take(open, before, call);
+      },
+    );
   }
 
   /** @param before outcomes of shadow rules that would have refused the request in any case */
@@ -259,7 +265,7 @@ function after<R extends CountedRule>(
   const isRefused = outcomes.some((outcome) => outcome !== undefined && isRefusal(outcome));
   const settles = !isRefused && request.onAnswered !== undefined;
   const answered: Answered[] = [];
-  const settled = outcomes.map((outcome, i): MaybePromise<Outcome<R> | undefined> => {
+  const settled = all(outcomes, (outcome, i): MaybePromise<Outcome<R> | undefined> => {
     const charge = charges[i];
     if (outcome === undefined || charge === undefined) return outcome;
     if (outcome.allowed) {
@@ -276,7 +282,7 @@ function after<R extends CountedRule>(
       for (const settle of answered) settle(status);
     });
   }
-  return all(settled);
+  return settled;
 }
 
 /** Returns the outcome that a charge would have now. */
@@ -300,10 +306,13 @@ function withPaces<R extends CountedRule>(
 ): MaybePromise<Verdict<R>> {
   // a response to HEAD has no body
   if (!verdict.allowed || call.request.method === "HEAD") return verdict;
-  return chain(all(limits.map((limit) => limit.pace(call))), (paces) => {
-    const known = present(paces);
-    return known.length === 0 ? verdict : { ...verdict, paces: known };
-  });
+  return chain(
+    all(limits, (limit) => limit.pace(call)),
+    (paces) => {
+      const known = present(paces);
+      return known.length === 0 ? verdict : { ...verdict, paces: known };
+    },
+  );
 }
 
 function present<T>(list: readonly (T | undefined)[]): readonly T[] {

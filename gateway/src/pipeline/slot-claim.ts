@@ -1,4 +1,4 @@
-import { chain, ignoreFailure, type MaybePromise } from "../ground/maybe-promise.ts";
+import { all, chain, ignoreFailure, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { CheckCall, GatewayRequest } from "../request.ts";
 import type { Slot, SlotOptions } from "../slots.ts";
 import { type CountedRule, isRefusal, type Outcome, RETRY_MS, stated } from "../verdict.ts";
@@ -71,8 +71,8 @@ export class SlotClaim<R extends CountedRule> {
 export function lookAtSlots<R extends CountedRule>(
   limits: readonly SlotLimit<R>[],
   call: CheckCall,
-): readonly MaybePromise<Outcome<R> | undefined>[] {
-  return inOrder(limits, call.request).map((limit) =>
+): MaybePromise<readonly (Outcome<R> | undefined)[]> {
+  return all(inOrder(limits, call.request), (limit) =>
     chain(limit.slotFor(call), (asked) => asked && lookAtSlot(limit, asked)),
   );
 }

@@ -38,7 +38,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   readonly #order: Order;
   readonly #queue: LeaseQueue;
   readonly #declared: number;
-  readonly #rank: string;
+  readonly #participant: RemoteSlotsParticipant;
 
   /** @param rank the key with its prefix: the same in all processes, and another one for each limiter */
   constructor(
@@ -50,9 +50,9 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
     rank = key,
   ) {
     this.#declared = declared;
-    this.#rank = rank;
     this.#order = orderIn({ order });
     this.#queue = new LeaseQueue(store, key, declared, options, this.#order);
+    this.#participant = new RemoteSlotsParticipant(this, this.#order !== FIFO, rank);
   }
 
   get limit(): number {
@@ -131,7 +131,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   }
 
   [asParticipant](): ConcurrencyParticipant {
-    return new RemoteSlotsParticipant(this, this.#order !== FIFO, this.#rank);
+    return this.#participant;
   }
 
   close(): Promise<void> {
