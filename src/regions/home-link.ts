@@ -1,6 +1,6 @@
 /**
  * What a member says to the home, and how it takes the answers. Whatever the home does, its reply is used, or counted as an
- * outage: one that lasts until no key fails any more. A reply that comes after `patienceMs` is none.
+ * outage: one that lasts until no key fails any more. A reply that comes after a lease is none.
  */
 import { show } from "../ground/check.ts";
 import {
@@ -41,6 +41,8 @@ export class HomeLink {
   number = 0;
   readonly #options: MemberOptions;
   readonly #answered: (now: number, beforeMs: number) => void;
+  /** How long the last reply took, ms. */
+  #tookMs = 0;
   /** When the home last answered in time. */
   #answeredMs = -Infinity;
   /** Those whose last message has failed. */
@@ -50,6 +52,14 @@ export class HomeLink {
   constructor(options: MemberOptions, answered: (now: number, beforeMs: number) => void) {
     this.#options = options;
     this.#answered = answered;
+  }
+
+  /**
+   * After so long without a reply a message is sent again. A home that has too many of them replies late, and would have
+   * even more if they were sent again before.
+   */
+  get patienceMs(): number {
+    return Math.max(patienceMs(this.#options), Math.min(2 * this.#tookMs, this.#options.leaseMs));
   }
 
   /**
@@ -64,12 +74,13 @@ export class HomeLink {
     replied: (reply: Reply) => void,
     failed: (isLate: boolean) => void,
   ): Promise<void> {
-    const { exchange, clock, pool } = this.#options;
-    const lateMs = clock.now() + patienceMs(this.#options);
+    const { exchange, clock, pool, leaseMs } = this.#options;
+    const sentMs = clock.now();
     try {
       const text = await exchange(key, this.#message(sender, said));
       const now = clock.now();
-      if (now >= lateMs) return;
+      this.#tookMs = now - sentMs;
+      if (now >= sentMs + leaseMs) return;
       const reply = readReply(text, pool, said.held ?? 0);
       sender.ahead = (reply.record === undefined ? reply.late : reply.record.last) - now;
       this.forget(sender);
@@ -79,7 +90,7 @@ export class HomeLink {
       if (reply.record !== undefined) replied(reply);
       else failed(true);
     } catch (error) {
-      if (clock.now() >= lateMs) return;
+      if (clock.now() >= sentMs + leaseMs) return;
       this.lost(sender, error);
       failed(false);
     }
@@ -113,7 +124,7 @@ export class HomeLink {
   }
 }
 
-/** After so long without a reply a message counts as lost. */
+/** So long a reply may take of a home that has no more messages than it can answer. */
 export function patienceMs({ everyMs, leaseMs }: MemberOptions): number {
   return Math.min(2 * everyMs, leaseMs / 2);
 }

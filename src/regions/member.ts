@@ -238,7 +238,7 @@ export class Member {
   /** Sends the message of a lease. Without a reply the next one is sent after `patienceMs`. */
   #round(lease: Lease, now: number): void {
     if (!lease.isAnswered) {
-      const waitedMs = patienceMs(this.#options);
+      const waitedMs = this.#home.patienceMs;
       this.#home.lost(lease, new Error(`the home has not answered for ${waitedMs} ms`));
       lease.missed += 1;
       // a client may keep each message: the pauses double
@@ -270,7 +270,7 @@ export class Member {
       else lease.giveUp();
     }
     lease.isAnswered = false;
-    lease.nextMs = now + patienceMs(this.#options);
+    lease.nextMs = now + this.#home.patienceMs;
     lease.underWay = this.#send(lease, now);
   }
 
