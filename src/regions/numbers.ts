@@ -82,8 +82,6 @@ function horizonOf(policy: Policy): number {
   const state = algorithm.start(policy, 0);
   const capacity = capacityOf(policy);
   algorithm.take(policy, state, 0, Math.max(Number.MIN_VALUE, capacity));
-  // stored permits of a warm-up are a time, too
-  if (capacity === 0) return algorithm.lifetime(policy, state, 0) / 1000;
   const { limit, windowMs } = algorithm.quota(policy, state, 0);
   // a limiter that lends grants the next request before it is full again
   const full = (algorithm.deficit(policy, state, 0) / limit) * windowMs;

@@ -193,6 +193,33 @@ test("without its local store a region goes on with its own part", async () => {
   await limiter.close();
 });
 
+for (const [title, pace] of [
+  ["an even pace", smoothBursty({ permitsPerSecond: 333, burstSeconds: 0 })],
+  ["an infinite rate", smoothBursty({ permitsPerSecond: Number.POSITIVE_INFINITY })],
+] as const) {
+  test(`a window beside ${title}: a new home gives parts, and those of a killed region, as soon as with the window alone`, async () => {
+    const policies = { window: fixedWindow({ limit: 100, windowMs: 1000 }), pace };
+    const world = new World(policies, { regions: ["eu", "us"] });
+    const { clock } = world;
+    const [eu, us] = world.regions;
+    assert.ok(eu && us);
+    const secondsUntilBusy = async ({ limiter }: typeof eu) => {
+      const startMs = clock.now();
+      while (limiter.fraction < 0.5 && clock.now() < startMs + 60_000) {
+        await granted(limiter, 4);
+        await clock.advance(20);
+      }
+      return (clock.now() - startMs) / 1000;
+    };
+    const first = await secondsUntilBusy(eu);
+    assert.ok(first < 10, `a new home gave none for ${first} s`);
+    eu.isCut = true;
+    const next = await secondsUntilBusy(us);
+    assert.ok(next < 13, `the part of a killed region was unused for ${next} s`);
+    await world.close();
+  });
+}
+
 test("a warm-up holds in each region: one that grows while it is cold is paced", async () => {
   const policy = smoothWarmingUp({ permitsPerSecond: 100, warmupMs: 4000 });
   const { limiter, clock } = open({}, policy);
