@@ -10,6 +10,7 @@ import {
   type SlidingWindowPolicy,
   slidingWindowAlgorithm,
 } from "../../../src/algorithms/sliding-window/sliding-window.ts";
+import { alignedBucket } from "../../../src/algorithms/token-bucket/aligned-bucket.ts";
 import {
   type FixedWindowPolicy,
   fixedWindow,
@@ -255,7 +256,11 @@ const samples: Readonly<Record<string, Samples>> = {
         permits: exactPermits,
       },
     },
-    wild: wildBucket.map((numbers) => tokenBucket({ ...numbers, stepped: true })),
+    wild: fc.tuple(wildBucket, fc.boolean()).map(([{ capacity, refill, everyMs }, aligned]) => {
+      const numbers = [capacity, refill, everyMs];
+      // with the steps of the calendar, as in regions
+      return alignedBucket.policy(aligned ? [...numbers, 1] : numbers);
+    }),
   },
 
   "fixed-window": {
