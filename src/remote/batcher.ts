@@ -115,6 +115,11 @@ export class Batcher<Request extends Batchable, Answer> {
   /** Sends nothing until `resume`. @returns the requests that were queued, in order */
   hold(): Request[] {
     this.#isHeld = true;
+    return this.take();
+  }
+
+  /** @returns the requests that were queued, in order */
+  take(): Request[] {
     const requests = this.#queue.flatMap((queued) => queued.requests);
     this.#queue = [];
     return requests;
@@ -138,9 +143,8 @@ export class Batcher<Request extends Batchable, Answer> {
   }
 
   #restartTime(): void {
-    const requests = this.#queue.flatMap((queued) => queued.requests);
+    const requests = this.take();
     const addedMs = performance.now();
-    this.#queue = [];
     for (let from = 0; from < requests.length; from += this.#mostRequests) {
       this.#queue.push({ requests: requests.slice(from, from + this.#mostRequests), addedMs });
     }

@@ -34,6 +34,7 @@ export class GrantQueue extends WaiterQueue<Grants> {
   readonly #alarms = new Map<() => void, Timer>();
   #isAsking = false;
   #isReturning = false;
+  readonly #afterBatch: (() => void)[] = [];
 
   /** @param sendsTime whether the store uses this clock, which every batch then carries */
   constructor(clock: Clock, sendsTime = false) {
@@ -107,7 +108,13 @@ export class GrantQueue extends WaiterQueue<Grants> {
   /** Called when the batch has its outcome. */
   answered(): void {
     this.#isAsking = false;
+    for (const task of this.#afterBatch.splice(0)) task();
     this.#return();
+  }
+
+  /** Called with an answer: runs the task after the other answers of the batch. */
+  afterBatch(task: () => void): void {
+    this.#afterBatch.push(task);
   }
 
   /** Adds the permits of a caller that has left before they were promised. */

@@ -231,13 +231,21 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   }
 
   pause(micros: number): Promise<void> {
-    const until = this.parts.queue.heldFor(micros);
+    const { queue } = this.parts;
+    const until = queue.heldFor(micros);
     const options = {
       ...pauseOf(micros),
-      // callers whose requests were on the way have their promises by now
-      result: () => this.#askAgain(until),
+      // callers whose requests were on the way have their promises then, and so have those behind it in its batch
+      result: () => queue.afterBatch(() => this.link.sendAhead(() => this.#askAgain(until))),
     };
+    // those whose requests are on the way must not come before the callers that ask again
+    if (this.#isAsked) return this.call(options);
     return this.#retime(options, this.#returnsAll ? Infinity : until);
+  }
+
+  /** Whether a caller has no answer yet. */
+  get #isAsked(): boolean {
+    return [...this.#waiters].some((waiter) => (waiter as RemoteWaiter).isAwaited);
   }
 
   /** Whether a pause that defers one caller returns the permits of all. */

@@ -68,6 +68,17 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   }
 
   send(request: Request): void {
+    this.#send(request);
+  }
+
+  /** Makes the requests that are sent meanwhile go before those that are queued. */
+  sendAhead(send: () => void): void {
+    const queued = this.#batcher.take();
+    send();
+    for (const request of queued) if (!request.gone) this.#send(request);
+  }
+
+  #send(request: Request): void {
     if (this.#closed !== undefined) {
       request.fail(this.#closed);
       return;

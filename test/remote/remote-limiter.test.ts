@@ -18,8 +18,9 @@ import {
 } from "../../src/index.ts";
 import { StoreUnavailableError } from "../../src/redis/index.ts";
 import type { RemoteLimiter } from "../../src/remote/remote-limiter.ts";
+import { StoreLimiter } from "../../src/store.ts";
 import type { Answer } from "../../src/stores/store.ts";
-import { FakeClock } from "../../src/testing/index.ts";
+import { FakeClock, memoryStore } from "../../src/testing/index.ts";
 import { onHand } from "../support/limiter/remote.ts";
 import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
@@ -329,6 +330,50 @@ for (const [name, policies] of Object.entries({ ...WITH_GAPS, "a rate": rate(5) 
         assert.equal(
           at,
           at.toSorted((a, b) => a - b),
+        );
+      }
+    },
+  );
+}
+
+for (const [name, policies] of Object.entries({ ...WITH_GAPS, "a rate": rate(1) })) {
+  waiting(
+    `${name}: callers go in the order of their calls, however they share batches with pauses`,
+    async () => {
+      for (const [delayMs, gapMs] of [
+        [0, 0],
+        [30, 0],
+        [30, 10],
+        [30, 29],
+      ] as const) {
+        const clock = new FakeClock();
+        const store = memoryStore({ clock });
+        const limiter = StoreLimiter.create(store, "api", policies, { clock });
+        const order: number[] = [];
+        let called = 0;
+        const call = (count: number) => {
+          for (; count > 0; count--) {
+            const own = called++;
+            void limiter.acquire().then(() => order.push(own));
+          }
+        };
+        call(12);
+        await clock.advance(100);
+        store.delayMs = delayMs;
+        call(2);
+        await clock.advance(gapMs);
+        call(1);
+        void limiter.pause(1000);
+        call(2);
+        await clock.advance(gapMs);
+        call(1);
+        void limiter.pause(1005);
+        call(1);
+        await clock.advance(60_000);
+        assert.equal(
+          order,
+          Array.from({ length: 19 }, (_, i) => i),
+          `${delayMs}, ${gapMs}`,
         );
       }
     },
