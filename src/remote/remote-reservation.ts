@@ -65,7 +65,8 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
 
   override granted(wait: number, grant?: Grant): void {
     const { queue, callStats } = this.host.parts;
-    const instant = grant?.instant ?? queue.now() + wait;
+    // what is granted at once was granted before a pause that has begun meanwhile
+    const instant = wait === 0 ? -Infinity : (grant?.instant ?? queue.now() + wait);
     this.#grant = grant;
     if (this.#deferred !== undefined) {
       this.#deferred.instant = instant;
