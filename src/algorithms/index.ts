@@ -4,7 +4,7 @@ import { gcraAlgorithm } from "./gcra/gcra.ts";
 import { slidingLogAlgorithm } from "./sliding-log/sliding-log.ts";
 import { slidingWindowAlgorithm } from "./sliding-window/sliding-window.ts";
 import { smooth } from "./smooth/smooth.ts";
-import { alignedBucket } from "./token-bucket/aligned-bucket.ts";
+import { steppedBucket } from "./token-bucket/token-bucket.ts";
 
 /**
  * The registration: every algorithm, one line each. The twin, store and limiter suites run over it.
@@ -12,7 +12,7 @@ import { alignedBucket } from "./token-bucket/aligned-bucket.ts";
 export const algorithms: readonly Algorithm[] = [
   smooth,
   gcraAlgorithm,
-  alignedBucket,
+  steppedBucket,
   fixedWindowAlgorithm,
   slidingWindowAlgorithm,
   slidingLogAlgorithm,

@@ -4,7 +4,7 @@
  */
 import type { Policy } from "./algorithm.ts";
 import { fixedWindowAlgorithm } from "./fixed-window/fixed-window.ts";
-import { alignedBucket } from "./token-bucket/aligned-bucket.ts";
+import { steppedBucket } from "./token-bucket/token-bucket.ts";
 
 /** Each used permit comes back a fixed time after it was used. */
 const dated: ReadonlySet<string> = new Set(["sliding-log", "sliding-window"]);
@@ -13,8 +13,24 @@ const dated: ReadonlySet<string> = new Set(["sliding-log", "sliding-window"]);
 const gridded = new Map<string, (numbers: readonly number[]) => Policy>([
   // without the third number, `align`
   [fixedWindowAlgorithm.name, (numbers) => fixedWindowAlgorithm.policy(numbers.slice(0, 2))],
-  [alignedBucket.name, (numbers) => alignedBucket.policy([...numbers.slice(0, 3), 1])],
+  [steppedBucket.name, (numbers) => steppedOnGrid.policy(numbers)],
 ]);
+
+const steppedOnGrid: typeof steppedBucket = {
+  ...steppedBucket,
+
+  policy(numbers) {
+    return Object.freeze({ ...steppedBucket.policy(numbers), algorithm: steppedOnGrid });
+  },
+
+  // A full bucket gains nothing by an earlier step. Another one goes to the nearest: it is on the grid, but for a clock
+  // that was adjusted or an `every` that has changed.
+  align(policy, state, epoch) {
+    const steps = (epoch + state.since) / policy.every;
+    const step = state.tokens >= policy.capacity ? Math.floor(steps) : Math.round(steps);
+    state.since = step * policy.every - epoch;
+  },
+};
 
 export function isDated({ algorithm }: Policy): boolean {
   return dated.has(algorithm.name);

@@ -42,9 +42,7 @@ export function listPolicies(policies: unknown): PolicyList {
 export function renumber(before: PolicyList, after: PolicyList): PolicyList {
   noteRenumbering();
   const list = before.names.flatMap((name) => after.list[after.names.indexOf(name)] ?? []);
-  const isSame = before.list.every(
-    ({ algorithm }, i) => algorithm.name === list[i]?.algorithm.name,
-  );
+  const isSame = before.list.every(({ algorithm }, i) => algorithm === list[i]?.algorithm);
   if (isSame && after.list.length === list.length) return { names: before.names, list };
   throw new TypeError(
     `update must keep names and algorithms (${describe(before)}), got (${describe(after)})`,

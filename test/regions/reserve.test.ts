@@ -233,34 +233,6 @@ test("the reserve's windows are those of the calendar", async () => {
   assert.ok(granted <= 10, `${granted} in one window`);
 });
 
-for (const [title, policyOf] of Object.entries({
-  "stepped bucket": (limit: number) =>
-    tokenBucket({ capacity: limit, refill: limit, everyMs: 1000, stepped: true }),
-  "… that holds more than a step": (limit: number) =>
-    tokenBucket({ capacity: 3 * limit, refill: limit, everyMs: 1000, stepped: true }),
-})) {
-  test(`${title}: the reserve's steps are those of the calendar, also after an update`, async () => {
-    const { clock, limiter } = await withLocal({ reserve: 1, regions: ["eu"] }, policyOf(10));
-    const drain = async () => {
-      let granted = 0;
-      while (await limiter.tryAcquire()) granted += 1;
-      return granted;
-    };
-    await clock.advance(400);
-    await drain();
-    for (const limit of [10, 20, 5]) {
-      await limiter.update(policyOf(limit));
-      await clock.advance(1000 - (clock.now() % 1000) - 1);
-      await drain();
-      const early = await drain();
-      await clock.advance(1);
-      assert.equal([early, await drain()], [0, limit]);
-      await clock.advance(137);
-    }
-    await limiter.close();
-  });
-}
-
 test("update reaches the reserves of the keys in the region's store", async () => {
   const { limiter } = await withLocal();
   const { limit } = await limiter.for("ann").peek();

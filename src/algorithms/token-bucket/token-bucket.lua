@@ -1,7 +1,7 @@
 -- The token bucket that refills in steps. The essay is in token-bucket.ts; this file is its twin,
 -- function by function.
 --
--- numbers: capacity, refill, everyMs, 1 if the steps are those of the calendar
+-- numbers: capacity, refill, everyMs
 -- state:   since, tokens
 
 local LARGEST = 1.7976931348623157e308
@@ -66,7 +66,7 @@ local receipt_is_time = false
 
 local function read(numbers)
   local every = math.max(1, math.min(LONGEST_STEP, math.floor(numbers[3] * 1000 + 0.5)))
-  return { capacity = numbers[1], refill = numbers[2], every = every, aligned = numbers[4] == 1 }
+  return { capacity = numbers[1], refill = numbers[2], every = every }
 end
 
 local function take(policy, state, at, permits)
@@ -104,13 +104,6 @@ algorithms.t = {
   more = function(algorithm)
     function algorithm.start(policy, now)
       return { since = now, tokens = policy.capacity }
-    end
-
-    function algorithm.align(policy, state, epoch)
-      if not policy.aligned then return end
-      local steps = (epoch + state.since) / policy.every
-      local step = state.tokens >= policy.capacity and math.floor(steps) or math.floor(steps + 0.5)
-      state.since = step * policy.every - epoch
     end
 
     function algorithm.shift(state, by)

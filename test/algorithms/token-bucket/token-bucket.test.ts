@@ -251,11 +251,9 @@ numbers("bad numbers are refused", () => {
 });
 
 numbers("a policy can be serialized and restored, and not changed", () => {
+  assert.ok(algorithms.includes(steppedBucket as never));
   for (const policy of [steps(5, 0.1), tokenBucket({ capacity: 5, refill: 0.1, everyMs: 7 })]) {
-    const registered = algorithms.find(({ name }) => name === policy.algorithm.name);
-    const [restored] = readPolicies(writePolicies([policy]));
-    assert.equal(restored, registered?.policy(policy.numbers));
-    if (restored !== undefined) Limiter.create(policy).update(restored);
+    assert.equal(readPolicies(writePolicies([policy])), [policy]);
     assert.ok(Object.isFrozen(policy));
   }
   assert.is(tokenBucket({ capacity: 5, refill: 1, everyMs: 7 }).algorithm, gcraAlgorithm);

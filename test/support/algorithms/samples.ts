@@ -10,7 +10,6 @@ import {
   type SlidingWindowPolicy,
   slidingWindowAlgorithm,
 } from "../../../src/algorithms/sliding-window/sliding-window.ts";
-import { alignedBucket } from "../../../src/algorithms/token-bucket/aligned-bucket.ts";
 import {
   type FixedWindowPolicy,
   fixedWindow,
@@ -256,11 +255,7 @@ const samples: Readonly<Record<string, Samples>> = {
         permits: exactPermits,
       },
     },
-    wild: fc.tuple(wildBucket, fc.boolean()).map(([{ capacity, refill, everyMs }, aligned]) => {
-      const numbers = [capacity, refill, everyMs];
-      // with the steps of the calendar, as in regions
-      return alignedBucket.policy(aligned ? [...numbers, 1] : numbers);
-    }),
+    wild: wildBucket.map((numbers) => tokenBucket({ ...numbers, stepped: true })),
   },
 
   "fixed-window": {
