@@ -188,8 +188,9 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
       () => this.#due,
       () => {
         this.#stopWaiting();
-        // a pause may have made it longer
-        this.#resolveReady?.(Math.max(this.waitMs, toMillis(this.waited)));
+        this.#resolveReady?.(
+          this.#deferred === undefined ? this.waitMs : Math.max(this.waitMs, toMillis(this.waited)),
+        );
       },
     );
   }

@@ -282,7 +282,7 @@ test("wait: a try that is requested again still ends in time", async () => {
   await store.deliver();
   await pass(0);
   store.held = true;
-  const paused = limiter.pause(10);
+  const paused = limiter.pause(2000);
   await pass(3000);
   assert.is(await Promise.race([tried, turn().then(() => "waits")]), false);
   await store.deliver();
