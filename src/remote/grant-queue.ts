@@ -26,8 +26,6 @@ export class GrantQueue extends WaiterQueue<Grants> {
   readonly #sendsTime: boolean;
   /** Returns permits to the store. */
   #giveBack: (grant: Grant) => void = () => {};
-  /** When the pauses have begun that follow each other until now. */
-  #heldSince = -Infinity;
   /** Until when a pause lasts. */
   #heldUntil = 0;
   /** The same, without the pauses before the last reset was requested. */
@@ -171,9 +169,7 @@ export class GrantQueue extends WaiterQueue<Grants> {
   }
 
   override pause(micros: number): void {
-    const until = this.heldFor(micros);
-    if (this.last >= this.#heldUntil) this.#heldSince = this.last;
-    this.#heldUntil = until;
+    this.#heldUntil = this.heldFor(micros);
     this.#heldAfterReset = Math.max(this.#heldAfterReset, this.now() + micros);
     super.pause(micros);
   }
@@ -190,9 +186,9 @@ export class GrantQueue extends WaiterQueue<Grants> {
     };
   }
 
-  /** Returns whether an instant has come, and not in a pause that still lasts. */
+  /** Returns whether an instant has come and no pause defers it. */
   reached(due: number): boolean {
-    return this.now() >= (due <= this.#heldSince ? due : Math.max(due, this.#heldUntil));
+    return this.now() >= Math.max(due, this.#heldUntil);
   }
 
   /** Returns whether an instant that has not come lies in a pause. */
@@ -209,7 +205,7 @@ export class GrantQueue extends WaiterQueue<Grants> {
     const look = () => {
       cancel();
       const at = Math.max(due(), this.#heldUntil);
-      if (this.reached(due())) wake();
+      if (this.now() >= at) wake();
       else this.#alarms.set(look, at < Infinity ? this.wakeAt(at, look) : undefined);
     };
     const cancel = () => {

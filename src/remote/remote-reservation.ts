@@ -65,8 +65,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
 
   override granted(wait: number, grant?: Grant): void {
     const { queue, callStats } = this.host.parts;
-    // what is granted at once was granted before a pause that has begun meanwhile
-    const instant = wait === 0 ? -Infinity : (grant?.instant ?? queue.now() + wait);
+    const instant = grant?.instant ?? queue.now() + wait;
     this.#grant = grant;
     if (this.#deferred !== undefined) {
       this.#deferred.instant = instant;

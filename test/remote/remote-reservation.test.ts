@@ -208,28 +208,6 @@ ready("a deferred reservation that the store grants no more rejects ready()", as
   await clock.advance(5000);
 });
 
-ready("a pause defers no reservation that is due before it", async () => {
-  for (const delayMs of [0, 30]) {
-    const clock = new FakeClock();
-    const store = memoryStore({ clock });
-    store.delayMs = delayMs;
-    const limiter = StoreLimiter.create(store, "api", ten, { clock });
-    const [due, soon, late] = [limiter.reserve(), limiter.reserve(), limiter.reserve()];
-    void limiter.pause(50);
-    await clock.advance(110);
-    void limiter.pause(1000);
-    const waiting = [due, soon, late].map((one) =>
-      watch(
-        clock,
-        one.then((it) => it.ready()),
-      ),
-    );
-    await clock.advance(10_000);
-    assert.equal(instants(waiting), [110, 110, 1110], `${delayMs}`);
-    await limiter.close();
-  }
-});
-
 ready("a reset ends the pause that defers a reservation; the instant stays", async () => {
   const { clock, limiter } = await makeUsed();
   const reservations = [await limiter.reserve(), await limiter.reserve(), await limiter.reserve()];
