@@ -30,10 +30,8 @@ export class GrantQueue extends WaiterQueue<Grants> {
   #heldUntil = 0;
   /** The same, without the pauses before the last reset was requested. */
   #heldAfterReset = 0;
-  /** How many resets the store has run. */
-  resets = 0;
-  /** The timers beside the queue that a pause defers; undefined: it is not known yet for when. */
-  readonly #alarms = new Map<() => void, Timer | undefined>();
+  /** The timers beside the queue that a pause defers. */
+  readonly #alarms = new Map<() => void, Timer>();
   #isAsking = false;
   #isReturning = false;
   readonly #afterBatch: (() => void)[] = [];
@@ -178,7 +176,6 @@ export class GrantQueue extends WaiterQueue<Grants> {
   reset(): () => void {
     this.#heldAfterReset = 0;
     return () => {
-      this.resets += 1;
       this.#heldUntil = this.#heldAfterReset;
       this.restart(() => {});
       super.pause(this.#heldUntil - this.last);
@@ -191,22 +188,12 @@ export class GrantQueue extends WaiterQueue<Grants> {
     return this.now() >= Math.max(due, this.#heldUntil);
   }
 
-  /** Returns whether an instant that has not come lies in a pause. */
-  defers(due: number): boolean {
-    return due < this.#heldUntil && due > this.now();
-  }
-
-  /**
-   * Starts a timer beside the queue; a pause defers it, too.
-   *
-   * @param due returns for when; a reset may change it. Infinity: that is not known yet
-   */
-  alarm(due: () => number, wake: () => void): Timer {
+  /** Starts a timer beside the queue; a pause defers it, too. */
+  alarm(due: number, wake: () => void): Timer {
     const look = () => {
       cancel();
-      const at = Math.max(due(), this.#heldUntil);
-      if (this.now() >= at) wake();
-      else this.#alarms.set(look, at < Infinity ? this.wakeAt(at, look) : undefined);
+      if (this.reached(due)) wake();
+      else this.#alarms.set(look, this.wakeAt(Math.max(due, this.#heldUntil), look));
     };
     const cancel = () => {
       this.#alarms.get(look)?.cancel();

@@ -40,7 +40,7 @@ import {
 import { Prefetcher } from "./prefetcher.ts";
 import type { Parts } from "./remote-options.ts";
 import { RemoteReservation } from "./remote-reservation.ts";
-import type { Charged, Deferred, RemoteWaiter, WaiterHost, Wanted } from "./remote-waiter.ts";
+import type { Charged, RemoteWaiter, WaiterHost, Wanted } from "./remote-waiter.ts";
 import { StoreCaller } from "./store-caller.ts";
 import type { ThrowWhenUnavailable } from "./strategy.ts";
 import { whenUnavailable } from "./when-unavailable.ts";
@@ -49,12 +49,6 @@ type ReservedInStore = Parameters<WaiterHost["reserved"]>[0];
 
 const NO_WAIT = Promise.resolve(0);
 const GRANTED = Promise.resolve(true);
-
-/** A reservation that is awaited, and for when it is promised. */
-interface Awaited {
-  readonly waiter: RemoteReservation;
-  readonly instant: number;
-}
 
 export class RemoteCalls implements WaiterHost, FallbackHost {
   readonly parts: Parts;
@@ -245,14 +239,22 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
       result: () => queue.afterBatch(() => this.link.sendAhead(() => this.#askAgain(until))),
     };
     // those whose requests are on the way must not come before the callers that ask again
-    const isAsked = [...this.#waiters].some((waiter) => (waiter as RemoteWaiter).isUnanswered);
-    return isAsked ? this.call(options) : this.#retime(options, until);
+    if (this.#isAsked) return this.call(options);
+    return this.#retime(options, this.#returnsAll ? Infinity : until);
   }
 
-  /** A single rate can promise all permits again that return, others only further ones behind the last promise. */
-  get #isRate(): boolean {
+  /** Whether a caller has no answer yet. */
+  get #isAsked(): boolean {
+    return [...this.#waiters].some((waiter) => (waiter as RemoteWaiter).isAwaited);
+  }
+
+  /** Whether a pause that defers one caller returns the permits of all. */
+  get #returnsAll(): boolean {
     const [policy, ...others] = this.parts.activePolicies.policies;
-    return others.length === 0 && !policy?.algorithm.receiptIsTime;
+    // a single rate can promise all permits again that return, others only further ones behind the last promise
+    if (others.length === 0 && !policy?.algorithm.receiptIsTime) return true;
+    // reservations that are awaited go when the pause ends: no caller may go just after it then
+    return [...this.#waiters].some((waiter) => !(waiter as RemoteWaiter).isAwaited);
   }
 
   reset(): Promise<void> {
@@ -288,33 +290,13 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
 
   /** Returns promised permits, those for before `until` or all, and asks again for the callers that are left without. */
   #askAgain(until?: number): void {
-    const { queue } = this.parts;
-    // a reset leaves reservations their instants
-    const reserved = until === undefined ? [] : this.#awaited;
-    const isDeferred = reserved.some(({ instant }) => instant < Number(until));
-    const instants = queue.supply.rest.map(({ instant }) => instant);
-    // reservations cannot exchange instants: if one returns, or might be overtaken, all return
-    const isAll = this.#isRate || reserved.length > 0;
     // the queue holds nothing but callers
-    const callers = queue.empty(isDeferred ? Infinity : until, isAll) as readonly StoreCaller[];
-    const isNone = callers.length === 0 && !isDeferred;
-    this.askAgain(isNone ? [] : inTheOrderOf(callers, instants, reserved));
-  }
-
-  askAgain(waiters: readonly Deferred[]): void {
-    for (const waiter of waiters) waiter.again();
+    const callers = this.parts.queue.empty(until, this.#returnsAll) as readonly StoreCaller[];
     this.prefetcher?.release();
-    for (const waiter of waiters) this.send(waiter);
-  }
-
-  /** The reservations that are awaited, and for when they are promised, the earliest first. */
-  get #awaited(): readonly Awaited[] {
-    const awaited: Awaited[] = [];
-    for (const waiter of this.#waiters) {
-      const instant = waiter instanceof RemoteReservation ? waiter.promisedFor : undefined;
-      if (instant !== undefined) awaited.push({ waiter: waiter as RemoteReservation, instant });
+    for (const caller of callers) {
+      caller.again();
+      this.send(caller);
     }
-    return awaited.sort((a, b) => a.instant - b.instant);
   }
 
   get isClosed(): boolean {
@@ -393,22 +375,4 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     const most = mostWaiting(maxWaiting, policies);
     return new QueueFullError(name, sizeOf(amount), this.#waiting, most);
   }
-}
-
-/** Returns callers, which were promised these instants, and reservations in the order of their instants. */
-function inTheOrderOf(
-  callers: readonly StoreCaller[],
-  instants: readonly number[],
-  reserved: readonly Awaited[],
-): readonly Deferred[] {
-  const all: Deferred[] = [];
-  let next = 0;
-  for (const { waiter, instant } of reserved) {
-    while (next < callers.length && (instants[next] ?? 0) <= instant) {
-      all.push(callers[next] as StoreCaller);
-      next += 1;
-    }
-    all.push(waiter);
-  }
-  return [...all, ...callers.slice(next)];
 }

@@ -3,16 +3,13 @@ import { checkSignalOptions } from "../api/options.ts";
 import { type Timer, toMillis } from "../ground/clock.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import { inTurn } from "../ground/in-turn.ts";
-import { type Amount, combine, type Permits, sameAmount, sizeOf } from "../ground/permits.ts";
-import type { Answer } from "../stores/store.ts";
+import { type Amount, combine, type Permits, sameAmount } from "../ground/permits.ts";
 import type { Grant } from "./grants.ts";
-import { isGranted } from "./permit-request.ts";
 import { type Charged, RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
 
 /**
  * Permits that are promised, or requested. No caller awaits them until `ready()` is called. The promised
- * instant never changes, but if a pause defers one that is awaited, it is requested again, as a caller is: otherwise all
- * would go at once when the pause ends. The fallback makes such promises, too, while the store is
+ * instant never changes; only a pause defers it. The fallback makes such promises, too, while the store is
  * away: they are charged to the store when it is back.
  */
 export class RemoteReservation extends RemoteWaiter implements Reservation, Charged {
@@ -24,18 +21,12 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
   readonly #resolve: (outcome: RemoteReservation | PromiseLike<never>) => void;
   charged: Amount;
   next: Charged["next"];
-  underWay: Charged["underWay"];
   /** Of the store. */
   #grant: Grant | undefined;
   /** From when its permits can be used; Infinity: they are not granted yet. */
   #instant = Infinity;
-  /** From when they can be used since a pause, unless a reset has ended it; Infinity: they are requested again. */
-  #deferred: { instant: number; readonly resets: number } | undefined;
-  /** Set while they are requested again: lets the settlements go on that wait for that. */
-  #goOn: (() => void) | undefined;
   /** The promise behind `ready()`; the signals below can end it. */
-  #ready: Promise<number> | undefined;
-  #resolveReady: ((waitedMs: number) => void) | undefined;
+  #ready: Promise<void> | undefined;
   #rejectReady: ((reason: unknown) => void) | undefined;
   #alarm: Timer | undefined;
   readonly #awaitedUnder = new Set<AbortSignal>();
@@ -53,27 +44,10 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
 
   // -- requested --
 
-  override answer(answer: Answer, sentAt: number): void {
-    if (this.#deferred === undefined || !isGranted(answer)) {
-      super.answer(answer, sentAt);
-    } else {
-      // it has its place, however many wait
-      this.accept(answer, sentAt);
-      this.answered();
-    }
-  }
-
   override granted(wait: number, grant?: Grant): void {
     const { queue, callStats } = this.host.parts;
-    const instant = grant?.instant ?? queue.now() + wait;
     this.#grant = grant;
-    if (this.#deferred !== undefined) {
-      this.#deferred.instant = instant;
-      this.#answeredAgain();
-      this.#arm();
-      return;
-    }
-    this.#instant = instant;
+    this.#instant = grant?.instant ?? queue.now() + wait;
     this.waitMs = toMillis(wait);
     this.untrack();
     // the fallback counts those that wait in it
@@ -84,15 +58,12 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
 
   override decline(full: () => Error): void {
     this.untrack();
-    if (this.#deferred === undefined) {
-      this.host.parts.callStats.refused(this.amount, "queue-full");
-    }
+    this.host.parts.callStats.refused(this.amount, "queue-full");
     this.reject(full());
   }
 
   protected override reject(reason: unknown): void {
-    if (this.#deferred === undefined) this.#resolve(Promise.reject(reason));
-    else this.#leave(reason);
+    this.#resolve(Promise.reject(reason));
   }
 
   /** Cancels the request or gives back its permits: the signal was aborted, or the limiter closed. */
@@ -116,42 +87,8 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
     return !this.gone && !this.#isDue;
   }
 
-  override get isUnanswered(): boolean {
-    return this.#due === Infinity;
-  }
-
-  /** From when its permits can be used; Infinity: that is not known. */
-  get #due(): number {
-    const { resets } = this.host.parts.queue;
-    return this.#deferred?.resets === resets ? this.#deferred.instant : this.#instant;
-  }
-
   get #isDue(): boolean {
-    return this.host.parts.queue.reached(this.#due);
-  }
-
-  /** From when its permits, which it holds as the store has granted them, can be used; undefined: it does not. */
-  get promisedFor(): number | undefined {
-    const isWhole = this.underWay === undefined && sameAmount(this.charged, this.amount);
-    return this.#grant !== undefined && isWhole && this.isPending ? this.#due : undefined;
-  }
-
-  /** Returns its permits to the store: it is requested once more. */
-  again(): void {
-    const grant = this.#grant as Grant;
-    this.#grant = undefined;
-    this.#deferred = { instant: Infinity, resets: this.host.parts.queue.resets };
-    this.host.returnToStore(this.amount, grant).catch(() => {});
-    void inTurn(this, () => {
-      return new Promise((resolve) => {
-        this.#goOn = resolve;
-      });
-    });
-  }
-
-  #answeredAgain(): void {
-    this.#goOn?.();
-    this.#goOn = undefined;
+    return this.host.parts.queue.reached(this.#instant);
   }
 
   async ready(options?: WaitOptions): Promise<number> {
@@ -165,33 +102,15 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
     this.host.checkOpen();
     if (signal !== undefined) this.#awaitedUnder.add(signal);
     this.host.track(this, [...this.#awaitedUnder]);
-    if (this.#ready === undefined) {
-      this.#ready = new Promise((resolve, reject) => {
-        this.#resolveReady = resolve;
-        this.#rejectReady = reject;
-      });
-      const { promisedFor } = this;
-      const isDeferred = promisedFor !== undefined && this.host.parts.queue.defers(promisedFor);
-      if (isDeferred) this.host.askAgain([this]);
-      this.#arm();
-    }
-    return this.#ready;
-  }
-
-  /** Sets its timer, if it is awaited. */
-  #arm(): void {
-    const { queue } = this.host.parts;
-    this.#alarm?.cancel();
-    if (this.#resolveReady === undefined) return;
-    this.#alarm = queue.alarm(
-      () => this.#due,
-      () => {
+    this.#ready ??= new Promise((resolve, reject) => {
+      this.#rejectReady = reject;
+      this.#alarm = this.host.parts.queue.alarm(this.#instant, () => {
         this.#stopWaiting();
-        this.#resolveReady?.(
-          this.#deferred === undefined ? this.waitMs : Math.max(this.waitMs, toMillis(this.waited)),
-        );
-      },
-    );
+        resolve();
+      });
+    });
+    await this.#ready;
+    return this.waitMs;
   }
 
   async cancel(): Promise<boolean> {
@@ -214,10 +133,6 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
   #leave(reason: unknown): boolean {
     if (!this.isPending) return false;
     this.gone = true;
-    // what is granted from now on returns to the store
-    this.answered();
-    if (this.#goOn !== undefined) this.charged = combine(this.charged, this.charged, () => 0);
-    this.#answeredAgain();
     this.host.parts.callStats.cancelled(this.amount, Math.max(0, this.waited), reason);
     this.#alarm?.cancel();
     this.#stopWaiting();
@@ -245,7 +160,6 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
       // the grant's receipts, and the place in the fallback, fit only the granted amount
       const isWhole = sameAmount(taken, this.amount);
       if (isWhole && this.leaveFallback !== undefined) return this.leaveFallback();
-      if (sizeOf(taken) === 0) return undefined;
       if (isWhole && this.#grant) return this.host.returnToStore(taken, this.#grant);
       return this.host.change("refund", taken);
     });

@@ -23,7 +23,6 @@ import {
   type Fallback,
   type FallbackRequest,
   isGranted,
-  type PermitRequest,
   reserving,
 } from "./permit-request.ts";
 import type { Parts } from "./remote-options.ts";
@@ -40,8 +39,6 @@ export interface WaiterHost {
   /** Counts the reservation as waiting as long as it is pending. */
   reserved(reservation: { readonly isPending: boolean; readonly amount: Amount }): void;
   returnToStore(amount: Amount, granted: Receipts, instant?: number): Promise<void>;
-  /** Requests permits again that a pause has deferred. */
-  askAgain(waiters: readonly Deferred[]): void;
   change(verb: ChangeVerb, amount: Amount): Promise<void>;
   /** Charges or refunds the difference to what was charged, after the settlements before it. Resolves when the store has it. */
   settle(reservation: Charged, actual: Permits): Promise<void>;
@@ -51,12 +48,6 @@ export interface WaiterHost {
 /** What a reservation has been charged: the estimate, the amount given to `settle`, or 0 once returned. */
 export interface Charged extends Exclusive {
   charged: Amount;
-}
-
-/** A waiter whose promise is taken back. */
-export interface Deferred extends PermitRequest {
-  /** Called when its permits return to the store, before it is requested once more. */
-  again(): void;
 }
 
 /** The checked arguments of a call. */
@@ -94,11 +85,6 @@ export abstract class RemoteWaiter extends Waiter implements FallbackRequest {
   }
 
   abstract get isAwaited(): boolean;
-  /** Whether it has no promise now. Callers with one are in the queue; `RemoteCalls` has those without. */
-  get isUnanswered(): boolean {
-    return !this.isPromised;
-  }
-
   /** Called when the permits can be used, now or after `wait` microseconds. @param grant absent: not the store's */
   abstract granted(wait: number, grant?: Grant): void;
   abstract decline(full: () => Error, reason?: RefusedMessage["reason"]): void;

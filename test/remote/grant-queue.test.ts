@@ -263,10 +263,7 @@ test("a reset ends the holds before it, not those after it", async () => {
   queue.pause(50_000);
   const callers = addCallers(queue, 10, 60);
   const rung: number[] = [];
-  queue.alarm(
-    () => 10_000,
-    () => rung.push(clock.now()),
-  );
+  queue.alarm(10_000, () => rung.push(clock.now()));
   await clock.fake.advance(5);
   end();
   await clock.fake.advance(200);
@@ -279,14 +276,14 @@ test("an alarm beside the queue: a hold defers it, and it can be cancelled", asy
   const { clock, queue } = make();
   const rung: [string, number][] = [];
   const ring = (name: string) => () => rung.push([name, clock.now()]);
-  queue.alarm(() => 10_000, ring("a"));
-  queue.alarm(() => 20_000, ring("b"));
-  const out = queue.alarm(() => 20_000, ring("cancelled"));
+  queue.alarm(10_000, ring("a"));
+  queue.alarm(20_000, ring("b"));
+  const out = queue.alarm(20_000, ring("cancelled"));
   await clock.fake.advance(10);
   queue.pause(40_000);
   await clock.fake.advance(20);
   out.cancel();
-  const second = queue.alarm(() => 60_000, ring("cancelled"));
+  const second = queue.alarm(60_000, ring("cancelled"));
   second.cancel();
   await clock.fake.advance(100);
   assert.equal(rung, [
@@ -302,10 +299,7 @@ test("a clock may count from any origin", async () => {
   const fromMs = queue.now() / 1000;
   const callers = addCallers(queue, fromMs + 10, fromMs + 20);
   const rung: number[] = [];
-  queue.alarm(
-    () => (fromMs + 15) * 1000,
-    () => rung.push(clock.now()),
-  );
+  queue.alarm((fromMs + 15) * 1000, () => rung.push(clock.now()));
   await clock.fake.advance(30);
   assert.equal(wokenAt(callers), [fromMs + 10, fromMs + 20]);
   assert.equal(rung, [1.8e12 + 15]);

@@ -9,8 +9,7 @@ import {
   smoothBursty,
   smoothWarmingUp,
 } from "../../src/index.ts";
-import { StoreLimiter } from "../../src/store.ts";
-import { FakeClock, memoryStore } from "../../src/testing/index.ts";
+import { FakeClock } from "../../src/testing/index.ts";
 import { onHand } from "../support/limiter/remote.ts";
 import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
@@ -18,7 +17,6 @@ import { suite } from "../support/suite.ts";
 const MICRO = 0.001;
 
 const slow = smoothBursty({ permitsPerSecond: 1 });
-const ten = smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 });
 
 /** A limiter of one a second, on which the next reservation waits a second. */
 async function makeUsed(options: Parameters<typeof onHand>[1] = {}) {
@@ -99,113 +97,6 @@ ready("a pause defers the reservation, and it can be cancelled until then", asyn
   await clock.advance(1000);
   assert.equal([waiting.at, late.at], [5000, 5000]);
   assert.is(await kept.cancel(), false);
-});
-
-ready(
-  "reservations that a pause defers keep their distances, and their place among callers",
-  async () => {
-    for (const delayMs of [0, 30]) {
-      const clock = new FakeClock();
-      const store = memoryStore({ clock });
-      const limiter = StoreLimiter.create(store, "api", ten, { clock });
-      await limiter.acquire();
-      store.delayMs = delayMs;
-      const went: [name: number, at: number][] = [];
-      const note = (name: number) => () => went.push([name, clock.now()]);
-      for (let i = 0; i < 20; i++) {
-        const call = i % 2 ? limiter.acquire() : limiter.reserve().then((one) => one.ready());
-        void call.then(note(i));
-      }
-      await clock.advance(50);
-      await Promise.all([limiter.pause(2000), clock.advance(2 * delayMs)]);
-      void limiter.acquire().then(note(20));
-      // another one that ends later
-      await clock.advance(2500);
-      const [first] = went;
-      void limiter.pause(1000);
-      await clock.advance(20_000);
-      assert.is(first?.[1], 2050);
-      assert.equal(
-        went.map(([name]) => name),
-        Array.from({ length: 21 }, (_, i) => i),
-      );
-      const gaps = went.map(([, at], i) => at - Number(went[i - 1]?.[1]));
-      assert.ok(
-        gaps.slice(1).every((gap) => gap >= 100),
-        `${went}`,
-      );
-      assert.is(Math.max(...gaps.slice(1)), Math.max(...gaps.slice(4, 7)), "the second pause");
-      await limiter.close();
-    }
-  },
-);
-
-ready("reservations that are awaited in a pause keep their distances after it", async () => {
-  const { clock, limiter } = onHand(ten);
-  await limiter.acquire();
-  const reserved = await Promise.all(Array.from({ length: 4 }, () => limiter.reserve()));
-  await limiter.pause(1000);
-  const waiting = reserved.map((one) => watch(clock, one.ready()));
-  await clock.advance(5000);
-  assert.equal(instants(waiting), [1000, 1100, 1200, 1300]);
-  assert.equal(
-    waiting.map(({ value }) => value),
-    [1000, 1100, 1200, 1300],
-  );
-  assert.equal(
-    reserved.map(({ waitMs }) => waitMs),
-    [100, 200, 300, 400],
-    "as promised at first",
-  );
-});
-
-ready(
-  "a deferred reservation that is cancelled, settled or aborted meanwhile returns what it took",
-  async () => {
-    for (const isAnswered of [false, true]) {
-      for (const leave of ["cancel", "abort", "settle", "settle, cancel", "undo"]) {
-        const { clock, store, limiter } = onHand(ten);
-        await limiter.acquire();
-        const reservation = await limiter.reserve();
-        const controller = new AbortController();
-        const waiting = watch(clock, reservation.ready({ signal: controller.signal }));
-        await clock.advance(0);
-        store.held = !isAnswered;
-        const pause = limiter.pause(1000);
-        await clock.advance(0);
-        const left: unknown[] = [pause];
-        if (leave.includes("settle")) left.push(reservation.settle(3));
-        if (leave.includes("cancel")) left.push(reservation.cancel());
-        if (leave.includes("undo")) left.push(reservation.undo());
-        if (leave === "abort") controller.abort(new Error("enough"));
-        await clock.advance(0);
-        store.held = false;
-        await store.deliver();
-        await Promise.all(left);
-        await clock.advance(0);
-        const next = watch(clock, limiter.acquire());
-        await clock.advance(10_000);
-        const stays = leave === "settle";
-        assert.is(waiting.at, stays ? 1000 : 0, leave);
-        assert.is(waiting.error === undefined, stays);
-        assert.is(next.at, stays ? 1300 : 1000, `${leave} ${isAnswered}`);
-      }
-    }
-  },
-);
-
-ready("a deferred reservation that the store grants no more rejects ready()", async () => {
-  const { clock, store, limiter } = onHand(ten);
-  await limiter.acquire();
-  const reservation = await limiter.reserve();
-  const waiting = watch(clock, reservation.ready());
-  await clock.advance(0);
-  store.away = new Error("gone");
-  assert.instance(await failure(() => limiter.pause(1000)), StoreUnavailableError);
-  await clock.advance(0);
-  assert.instance(waiting.error, StoreUnavailableError);
-  assert.is(limiter.stats.waiting, 0);
-  await clock.advance(5000);
 });
 
 ready("a reset ends the pause that defers a reservation; the instant stays", async () => {
