@@ -15,6 +15,8 @@ import type { MemberOptions } from "./part.ts";
 /** Of a lease, or of the member as a whole: what the clock of its record shows beyond this one, ms, if that is known. */
 export interface Sender {
   ahead: number | undefined;
+  /** The number of the last message that was answered. */
+  heard: number;
   /** It sends no more: what becomes of its last message is no outage. */
   isOver?: boolean;
 }
@@ -35,21 +37,24 @@ const NONE = { answered: 0, held: 0, fresh: 0, want: 0, demand: 0, waitedMs: 0, 
 /** What differs from message to message. */
 type Said = Pick<LedgerMessage, "since" | "keepMs"> & Partial<typeof NONE>;
 
+/** Called when the home has answered in time, with when it did before, and when the message was sent that it answered then. */
+type Answered = (now: number, beforeMs: number, beforeSentMs: number) => void;
+
 export class HomeLink {
   readonly id = crypto.randomUUID().replaceAll("-", "").slice(0, 12);
   /** Of the last message, whatever its key: a key that was forgotten and comes back goes on counting. */
   number = 0;
   readonly #options: MemberOptions;
-  readonly #answered: (now: number, beforeMs: number) => void;
-  /** How long the last reply took, ms. */
-  #tookMs = 0;
-  /** When the home last answered in time. */
+  readonly #answered: Answered;
+  /** How long the last two replies took, ms: one alone may be that of a slow record. */
+  #tookMs: readonly [number, number] = [0, 0];
+  /** When the home last answered in time, and when the last message that it has answered was sent. */
   #answeredMs = -Infinity;
+  #answeredSentMs = -Infinity;
   /** Those whose last message has failed. */
   readonly #failing = new Set<Sender>();
 
-  /** @param answered called when the home has answered in time, with when it did before */
-  constructor(options: MemberOptions, answered: (now: number, beforeMs: number) => void) {
+  constructor(options: MemberOptions, answered: Answered) {
     this.#options = options;
     this.#answered = answered;
   }
@@ -59,7 +64,8 @@ export class HomeLink {
    * even more if they were sent again before.
    */
   get patienceMs(): number {
-    return Math.max(patienceMs(this.#options), Math.min(2 * this.#tookMs, this.#options.leaseMs));
+    const { leaseMs } = this.#options;
+    return Math.max(patienceMs(this.#options), Math.min(2 * Math.min(...this.#tookMs), leaseMs));
   }
 
   /**
@@ -76,21 +82,25 @@ export class HomeLink {
   ): Promise<void> {
     const { exchange, clock, pool, leaseMs } = this.#options;
     const sentMs = clock.now();
+    const message = this.#message(sender, said);
+    const { number } = this;
     try {
-      const text = await exchange(key, this.#message(sender, said));
+      const text = await exchange(key, message);
       const now = clock.now();
-      this.#tookMs = now - sentMs;
+      this.#tookMs = [this.#tookMs[1], now - sentMs];
       if (now >= sentMs + leaseMs) return;
       const reply = readReply(text, pool, said.held ?? 0);
       sender.ahead = (reply.record === undefined ? reply.late : reply.record.last) - now;
+      sender.heard = Math.max(sender.heard, number);
       this.forget(sender);
-      const beforeMs = this.#answeredMs;
+      const [beforeMs, beforeSentMs] = [this.#answeredMs, this.#answeredSentMs];
       this.#answeredMs = now;
-      this.#answered(now, beforeMs);
+      this.#answeredSentMs = Math.max(beforeSentMs, sentMs);
+      this.#answered(now, beforeMs, beforeSentMs);
       if (reply.record !== undefined) replied(reply);
       else failed(true);
     } catch (error) {
-      if (clock.now() >= sentMs + leaseMs) return;
+      if (clock.now() >= sentMs + leaseMs || number < sender.heard) return;
       this.lost(sender, error);
       failed(false);
     }

@@ -49,6 +49,8 @@ export class Lease {
   isLate = false;
   /** What the clock of its ledger shows beyond this one, ms; undefined: not known. In a cluster each key has another clock. */
   ahead: number | undefined;
+  /** The last message that was answered. */
+  heard = 0;
   /** Whether its key is not hot any more. */
   isOver = false;
   /** What is promised to it, and since when; undefined: nothing is. */

@@ -50,7 +50,7 @@ export class Member {
   readonly #hot = new Map<Part, Lease>();
   /** When the ledger was created, by its own clock; 0: not known. */
   #created = 0;
-  readonly #root: Sender = { ahead: undefined };
+  readonly #root: Sender = { ahead: undefined, heard: 0 };
   /** A call asks for that from then on, if no key does: it has had no answer. */
   #greetMs = -Infinity;
   /**
@@ -306,13 +306,13 @@ export class Member {
   }
 
   /** After a silence of the home, what waits to be repeated is sent now. */
-  #repeat(now: number, beforeMs: number): void {
-    const patience = patienceMs(this.#options);
-    if (now < beforeMs + patience) return;
+  #repeat(now: number, beforeMs: number, beforeSentMs: number): void {
+    if (now < beforeMs + patienceMs(this.#options)) return;
+    const { patienceMs: patience } = this.#home;
     for (const lease of this.#hot.values()) {
       // a record that hangs while others are answered waits for its turn
       const isLost = !lease.isAnswered && lease.sentMs + patience <= now;
-      if (!isLost || lease.sentMs <= beforeMs) continue;
+      if (!isLost || lease.sentMs <= beforeSentMs) continue;
       lease.missed = 0;
       lease.speak(now);
       this.#hasten(lease);

@@ -115,6 +115,51 @@ test("a home that takes three seconds for each reply is not sent more and more m
   await end(home, eu);
 });
 
+test("after slow replies and a short silence a region has its part again within a lease and two intervals", async () => {
+  const home = new Home();
+  const policy = tokenBucket({ capacity: 60, refill: 60, everyMs: 1000 });
+  const eu = home.open("eu", { regions: ["eu", "us"] }, policy);
+  const asked = async (ms: number, until = () => false) => {
+    let t = 0;
+    for (; t < ms && !until(); t += 100) {
+      for (let i = 0; i < 10; i++) await eu.tryAcquire();
+      await home.clock.advance(100);
+    }
+    return t;
+  };
+  await asked(20_000);
+  home.delayMs = () => 3000;
+  await asked(4500);
+  home.before = never;
+  await asked(600);
+  home.before = () => undefined;
+  home.delayMs = () => 10;
+  const ms = await asked(30_000, () => eu.fraction > 0.5);
+  assert.ok(ms < 7500, `${ms} ms`);
+  await end(home, eu);
+});
+
+test("a message that fails after a later one was answered is no outage", async () => {
+  const home = new Home();
+  const eu = home.open();
+  await eu.peek();
+  await home.clock.advance(10_000);
+  await msUntilServed(home, eu);
+  await home.clock.advance(2500);
+  let isFirst = true;
+  home.before = (sent) => {
+    if (!isRoot(sent) || !isFirst) return undefined;
+    isFirst = false;
+    return new Promise((_, reject) => {
+      home.clock.wakeAt(home.clock.now() + 3500, () => reject(new Error("reconnected")));
+    });
+  };
+  await home.clock.advance(60_000);
+  assert.not(isFirst);
+  assert.is(eu.state, "ready");
+  await end(home, eu);
+});
+
 test("a home with more hot keys than it answers in two intervals: all have parts, and it is not asked more often", async () => {
   const home = new Home();
   const eu = home.open();
