@@ -233,13 +233,22 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   pause(micros: number): Promise<void> {
     const { queue } = this.parts;
     const until = queue.heldFor(micros);
-    const options = {
-      ...pauseOf(micros),
+    const pause = pauseOf(micros);
+    const askAgain = () => this.#askAgain(until);
+    const options: CallOptions<void> = {
+      ...pause,
       // callers whose requests were on the way have their promises then, and so have those behind it in its batch
-      result: () => queue.afterBatch(() => this.link.sendAhead(() => this.#askAgain(until))),
+      result: () => queue.afterBatch(() => this.link.sendAhead(askAgain)),
     };
     // those whose requests are on the way must not come before the callers that ask again
-    if (this.#isAsked) return this.call(options);
+    if (this.#isAsked) {
+      const here: typeof pause.here = (...args) => {
+        const done = pause.here?.(...args);
+        askAgain();
+        return done;
+      };
+      return this.call({ ...options, here, failed: askAgain });
+    }
     return this.#retime(options, this.#returnsAll ? Infinity : until);
   }
 

@@ -336,6 +336,39 @@ for (const [name, policies] of Object.entries({ ...WITH_GAPS, "a rate": rate(5) 
   );
 }
 
+waiting(
+  "a pause that the store loses together with a request: callers do not go together at its end",
+  async () => {
+    for (const whenUnavailable of ["throw", "local"] as const) {
+      const clock = new FakeClock();
+      const store = memoryStore({ clock });
+      const mode = { whenUnavailable, ...(whenUnavailable === "local" && { instances: 1 }) };
+      const limiter = StoreLimiter.create(store, "api", rate(1), { clock, ...mode });
+      const grantedMs: number[] = [];
+      const call = () =>
+        void limiter.acquire().then(
+          () => grantedMs.push(clock.now()),
+          () => {},
+        );
+      for (let i = 0; i < 20; i++) call();
+      await clock.advance(50);
+      call();
+      const paused = limiter.pause(2000).catch(() => {});
+      store.fail();
+      await turn();
+      await clock.advance(20);
+      store.recover();
+      await clock.advance(30_000);
+      await paused;
+      const gaps = grantedMs.slice(1).map((ms, i) => ms - (grantedMs[i] ?? 0));
+      assert.ok(
+        gaps.every((ms) => ms > 50),
+        `${whenUnavailable}: ${grantedMs}`,
+      );
+    }
+  },
+);
+
 for (const [name, policies] of Object.entries({ ...WITH_GAPS, "a rate": rate(1) })) {
   waiting(
     `${name}: callers go in the order of their calls, however they share batches with pauses`,
