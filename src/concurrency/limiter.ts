@@ -145,7 +145,7 @@ export class ConcurrencyLimiter implements Counted {
    *   further `acquire` does (default `"reject"`); `order` of the callers (default: first in,
    *   first out); `name`: for error messages (default "limiter"); `clock`: for time-outs
    * @returns the limiter, with all slots free
-   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @throws RangeError or TypeError that names the argument and its bound
    * @example
    * const limiter = ConcurrencyLimiter.create(10);
    * const page = await limiter.run(() => fetch(url));

@@ -194,7 +194,7 @@ interface RedisConcurrencyLimiterClass extends LimiterClass<RedisConcurrencyLimi
    * @param limit how many calls may run at once, a whole number, 1 or more
    * @param options see `RedisConcurrencyOptions`
    * @returns the limiter; it sends nothing to Redis before the first call
-   * @throws RangeError or TypeError that names the argument, its bound and the value it got
+   * @throws RangeError or TypeError that names the argument and its bound
    * @example
    * const limiter = RedisConcurrencyLimiter.create(redis, "reports", 10);
    * await limiter.run(({ signal }) => makeReport(signal));

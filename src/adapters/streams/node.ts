@@ -33,7 +33,7 @@ export type { PaceOptions, Weigh, WeighedOptions } from "./options.ts";
  *   not cut
  * @returns a Transform; an error of the limiter, or the signal's abort, destroys it with that error or the
  *   signal's own reason. Strings that are written come out as bytes
- * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @throws RangeError or TypeError that names the argument and its bound
  * @example
  * const limiter = RateLimiter.create(1024 * 1024); // 1 MiB a second, for all responses together
  * await pipeline(createReadStream(path), throttleNode(limiter), response);

@@ -37,7 +37,7 @@ import { StreamSignal } from "./stream-signal.ts";
  *   chunks are not cut then
  * @param options.signal ends the stream: both sides fail with the signal's own reason
  * @returns a transform stream; an error of the limiter fails both of its sides
- * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @throws RangeError or TypeError that names the argument and its bound
  * @example
  * const limiter = RateLimiter.create(1024 * 1024); // 1 MiB a second, for all downloads together
  * const { body } = await fetch(url);

@@ -41,7 +41,7 @@ import { type GcraPolicy, gcraAlgorithm } from "./gcra.ts";
  * @param numbers.slack how many unused permits may be made up for; 0 or more, default 0. A new
  *   limiter has none to make up for
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument, its bound and the value it got
+ * @throws RangeError or TypeError that names the argument and its bound
  * @example
  * const limiter = Limiter.create(leakyBucket({ permitsPerSecond: 1, capacity: 5, nodelay: 2 }));
  */

@@ -185,7 +185,7 @@ function untilFull(policy: SteppedBucketPolicy, state: SteppedBucketState, now: 
  * @param numbers.stepped whether all tokens are added at once at the end of each interval, which is then
  *   rounded to whole microseconds, instead of evenly over the interval; default false
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument, its bound and the value it got
+ * @throws RangeError or TypeError that names the argument and its bound
  * @example
  * const limiter = Limiter.create(tokenBucket({ capacity: 100, refill: 10, everyMs: 1000 }));
  */

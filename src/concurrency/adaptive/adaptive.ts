@@ -62,7 +62,7 @@ const USUAL_START = 10;
  *
  * @param options `max`, and by choice `min` (default 1), `start` (default 10) and `strategy` (default `gradient()`)
  * @returns the limit, to pass to `ConcurrencyLimiter.create`
- * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @throws RangeError or TypeError that names the argument and its bound
  * @example
  * const limiter = ConcurrencyLimiter.create(adaptive({ max: 200 }));
  * const response = await limiter.run(async (lease) => {

@@ -44,7 +44,7 @@ const fraction: Bound = {
  *
  * @param options `increase` (default 1) and `decrease` (default 0.7)
  * @returns the strategy, to pass to `adaptive`
- * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @throws RangeError or TypeError that names the argument and its bound
  * @example
  * const limiter = ConcurrencyLimiter.create(adaptive({ max: 200, strategy: aimd() }));
  */

@@ -2,6 +2,7 @@
 // stopped when the process ends, also by a crash.
 
 import { type ChildProcess, spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { closeSync, mkdtempSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -243,8 +244,8 @@ export async function freshUrl(): Promise<string> {
 /**
  * Returns a random port below 32768, where systems' ports for outgoing connections begin. From there on, an
  * outgoing connection could take the port while its server is down, even the connection that tries to reach
- * the server. A cluster also uses port + 10000.
+ * the server. A cluster also uses port + 10000. `Math.random` draws the same in each test, also of another process.
  */
 export function likelyFreePort(): number {
-  return 10_000 + Math.floor(Math.random() * 12_000);
+  return randomInt(10_000, 22_000);
 }
