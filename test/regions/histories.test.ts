@@ -180,6 +180,8 @@ function keepsBound(policy: Policy, { grants, jumps }: Outcome, past: History): 
   const lends = algorithm.name === "smooth" || policy.maxWaiting !== undefined;
   // a process that takes the place of another one has a new reserve
   const restarts = phases.filter(({ fault }) => faults[kind][fault] === "restart").length;
+  // a part that moves to a clock whose buckets begin at other times may use one more of them
+  const bucket = drift > 0 && "width" in policy ? Number(policy.width) : 0;
   const lent = lends ? (REGIONS.length - 1 + restarts) * largest : 0;
   const renewed = (restarts * algorithm.bound(policy, 0, 0) * reserve) / REGIONS.length;
   const more = lent + renewed;
@@ -190,7 +192,7 @@ function keepsBound(policy: Policy, { grants, jumps }: Outcome, past: History): 
       sum += permits;
       const isSeen = (jump: number) => start - SEEN_MS * 1000 < jump && jump < micros;
       const jumped = jumps.filter(isSeen).length * JUMP_MS * 1000;
-      const span = (micros - start) * (1 + drift) + LATE + jumped;
+      const span = (micros - start) * (1 + drift) + LATE + bucket + jumped;
       const bound = algorithm.bound(policy, span, largest) + more;
       if (sum > bound * (1 + SLACK) + SLACK) {
         const seconds = (micros - start) / 1e6;
