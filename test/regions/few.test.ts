@@ -14,7 +14,7 @@ import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { exchange } from "../../src/stores/ledger.ts";
 import { DriftingClock } from "../support/regions/world.ts";
-import { suite } from "../support/suite.ts";
+import { isTried, suite } from "../support/suite.ts";
 
 const test = suite("regions, limits of few requests, and other rare cases", { timeoutMs: 60_000 });
 
@@ -30,15 +30,18 @@ function open(policy: Policies, options: Partial<RegionalOptions> & { readonly c
   );
 }
 
-for (const [limit, windowMs] of [
-  [10, 60_000],
-  [100, 3_600_000],
-  [1000, DAY_MS],
-] as const) {
-  for (const policy of [
+for (const [i, [limit, windowMs]] of (
+  [
+    [10, 60_000],
+    [100, 3_600_000],
+    [1000, DAY_MS],
+  ] as const
+).entries()) {
+  for (const [j, policy] of [
     slidingWindow({ limit, windowMs }),
     tokenBucket({ capacity: limit, refill: limit, everyMs: windowMs }),
-  ]) {
+  ].entries()) {
+    if (!isTried(i, j)) continue;
     test(`nine tenths of ${limit} in ${windowMs} ms, in the only busy region, are granted: ${policy.algorithm.name}`, async () => {
       const clock = new FakeClock();
       const [eu] = open(policy, { clock });
@@ -126,14 +129,17 @@ for (const [title, policy] of [
   });
 }
 
-for (const [limit, windowMs, everyMs, title] of [
-  [60, 60_000, 6000, "10 of 60 a minute"],
-  [10, 1000, 1100, "0.9 of 10 a second"],
-] as const) {
-  for (const policy of [
+for (const [i, [limit, windowMs, everyMs, title]] of (
+  [
+    [60, 60_000, 6000, "10 of 60 a minute"],
+    [10, 1000, 1100, "0.9 of 10 a second"],
+  ] as const
+).entries()) {
+  for (const [j, policy] of [
     slidingWindow({ limit, windowMs }),
     tokenBucket({ capacity: limit, refill: limit, everyMs: windowMs }),
-  ]) {
+  ].entries()) {
+    if (!isTried(i, j)) continue;
     test(`a region that asks for less than its third gets it while the others ask for too much: ${title}, ${policy.algorithm.name}`, async () => {
       const clock = new FakeClock();
       const [eu, ...others] = open(policy, { clock });
