@@ -305,16 +305,15 @@ export class Member {
     void this.#home.send(this.#root, this.#options.ledgerKey, said, replied, greeted);
   }
 
-  /** After a silence of the home, what waits to be repeated is sent now. */
+  /** After a silence of the home, what waits to be repeated is sent now, and what was just sent is repeated if it is lost. */
   #repeat(now: number, beforeMs: number, beforeSentMs: number): void {
-    if (now < beforeMs + patienceMs(this.#options)) return;
     const { patienceMs: patience } = this.#home;
+    if (now < beforeMs + 2 * patience) return;
     for (const lease of this.#hot.values()) {
       // a record that hangs while others are answered waits for its turn
-      const isLost = !lease.isAnswered && lease.sentMs + patience <= now;
-      if (!isLost || lease.sentMs <= beforeSentMs) continue;
+      if (lease.isAnswered || lease.sentMs <= beforeSentMs) continue;
       lease.missed = 0;
-      lease.speak(now);
+      lease.speak(Math.max(now, lease.sentMs + patience));
       this.#hasten(lease);
     }
   }
