@@ -55,7 +55,8 @@ export class PartLimiter implements RemoteLimiter {
 
   /** The part of the limit that this region may use now, from 0 to 1; without what it has in a store. */
   get fraction(): number {
-    return this.region.member.current(this.#part).fraction;
+    const { member } = this.region;
+    return member.isClosed ? 0 : member.current(this.#part).fraction;
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {

@@ -258,6 +258,7 @@ test("close gives the part back at once, and ends callers", async () => {
   await eu.limiter.close();
   assert.instance(await waits, LimiterClosedError);
   assert.is(eu.limiter.state, "closed");
+  assert.is(eu.limiter.fraction, 0);
   for (let t = 0; t < 2500; t += 50) {
     await granted(us.limiter, 50);
     await world.clock.advance(50);
@@ -446,8 +447,8 @@ test("a full leaky bucket names the bound of its part, not that of the whole lim
 
 test("bad options are refused with what is wrong", () => {
   const rows: readonly [Readonly<Record<string, unknown>>, RegExp][] = [
-    // such as a pool of pg
     [{ home: {} }, /home must be what postgresStore, casStore .* returns, or a client of ioredis/],
+    [{ home: { query() {} } }, /home must be .*; got a client of PostgreSQL: postgresStore makes/],
     [
       { local: {} },
       /local must be what postgresStore, casStore .* returns, or a client of ioredis/,

@@ -577,6 +577,8 @@ choosing("an object that only looks like a client is refused with the likely mis
     ["redis://localhost", /got a URL/],
     [Promise.resolve(ioredis), /got a promise: await it/],
     [Redis, /got a function: .* with new/],
+    [{ query: verb }, /got a client of PostgreSQL: postgresStore makes/],
+    [Object.assign(() => {}, { unsafe: verb }), /got a client of PostgreSQL/],
     [ioredis.pipeline(), /got a pipeline or transaction/],
     [ioredis.multi(), /got a pipeline or transaction/],
     [nodeRedis.multi(), /got a pipeline or transaction/],

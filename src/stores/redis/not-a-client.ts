@@ -14,6 +14,9 @@ export function whyNoClient(client: unknown): string | undefined {
   if (has(client, "then")) return "a promise: await it first";
   if (has(client, "runScript")) return undefined;
   const byHash = has(client, "evalsha") || has(client, "evalSha");
+  if (!byHash && (has(client, "unsafe") || has(client, "query"))) {
+    return "a client of PostgreSQL: postgresStore makes a store of it";
+  }
   if (typeof client === "function" && !byHash) {
     return "a function: if it is the class of a client, create one with new";
   }
