@@ -20,6 +20,15 @@ import type {
 import { reserveAwaited, type SequenceLimiter } from "./reserve-awaited.ts";
 import type { Ending } from "./slots-options.ts";
 import type { CallStats } from "./stats.ts";
+import { type StepOptions, until } from "./timeout.ts";
+
+/** How long a limiter may take to answer if that is not known, ms: the default of stores. */
+const ANSWER_MS = 1000;
+
+/** Returns how long they may take to answer, ms. */
+export function longestAnswer(participants: readonly Participant[]): number {
+  return Math.max(0, ...participants.map(({ answerMs = ANSWER_MS }) => answerMs));
+}
 
 /** The answer of one limiter to a request. */
 export interface Check {
@@ -71,13 +80,6 @@ export interface Subrequest<M extends Participant = Participant> {
   readonly share?: ShareOptions | undefined;
 }
 
-/** When a caller stops waiting for a store that is unavailable. */
-export interface StepOptions {
-  readonly signal?: AbortSignal | undefined;
-  /** ms; absent: never. */
-  readonly timeoutMs?: number | undefined;
-}
-
 /** Thrown if the participants of a step turn out to be in several slots. Nothing has changed then. */
 export class ScatteredError extends LimiterError {
   static readonly code = "SCATTERED";
@@ -97,6 +99,8 @@ export interface AtomicStep {
 export interface Participant {
   /** Its waits may become longer than it said: the time of its callers is over by this clock. */
   readonly clock?: Clock;
+  /** How long its store may take to answer, ms; 0 while the store is away. Absent: not known. */
+  readonly answerMs?: number | undefined;
   /** Members with the same steps and the same slot are asked in one step. */
   readonly steps: AtomicStep;
   readonly slot: string;
@@ -325,19 +329,53 @@ function booked(reservation: Reservation, after: Decision): Check {
 
 type Foreign = Pick<Limiter, "peek" | "decide" | "reserve" | "refund">;
 
+/** The store of a limiter that is asked for nothing while the store is away. */
+export interface AwaitedStore {
+  /** See `Participant`. */
+  readonly answerMs: number;
+  /** Resolves when the limiter can be asked. */
+  back(options: StepOptions): MaybePromise<unknown>;
+}
+
+/** Waits for an answer of the limiter until the caller's time is over. */
+type Wait = <T>(answer: MaybePromise<T>, undo?: (late: T) => unknown) => MaybePromise<T>;
+
 /** A limiter that offers only the public interface: looking and taking are two steps. */
 export class ForeignParticipant implements RateParticipant {
   readonly steps: AtomicStep;
   readonly slot = "";
   readonly isFair: boolean;
   readonly enter: Entrance | undefined;
+  readonly #store: AwaitedStore | undefined;
 
-  constructor(limiter: Foreign, enter?: Entrance) {
+  constructor(limiter: Foreign, enter?: Entrance, store?: AwaitedStore) {
     this.isFair = enter !== undefined;
     this.enter = enter;
+    this.#store = store;
     this.steps = {
-      check: (subrequests) => eachOf(subrequests, (subrequest) => checkOne(limiter, subrequest)),
-      take: (subrequests) => eachOf(subrequests, (subrequest) => takeFrom(limiter, subrequest)),
+      check: this.#step((subrequest, wait) => checkOne(limiter, subrequest, wait)),
+      take: this.#step((subrequest, wait) => takeFrom(limiter, subrequest, wait)),
+    };
+  }
+
+  get answerMs(): number | undefined {
+    return this.#store?.answerMs;
+  }
+
+  /** Every such limiter has steps of its own, so there is exactly one part. */
+  #step(ask: (subrequest: Subrequest, wait: Wait) => MaybePromise<Check>): AtomicStep["check"] {
+    return ([subrequest], options) => {
+      const { signal, timeoutMs = Infinity } = options;
+      const endMs = performance.now() + timeoutMs;
+      // a call that accepts no wait has no time that could be over: only a store can say that it is away
+      const isUntimed = this.#store === undefined && timeoutMs <= 0;
+      const wait: Wait = (answer, undo) => {
+        const leftMs = isUntimed ? Infinity : endMs - performance.now();
+        return until(answer, { signal, timeoutMs: leftMs }, undo, () => longestAnswer([this]));
+      };
+      return chain(this.#store?.back(options), () =>
+        chain(ask(subrequest as Subrequest, wait), (check) => [check]),
+      );
     };
   }
 
@@ -348,28 +386,29 @@ export class ForeignParticipant implements RateParticipant {
   }
 }
 
-/** Every such limiter has steps of its own, so there is exactly one part. */
-function eachOf(
-  subrequests: readonly Subrequest[],
-  ask: (subrequest: Subrequest) => MaybePromise<Check>,
-): MaybePromise<readonly Check[]> {
-  return chain(ask(subrequests[0] as Subrequest), (check) => [check]);
+function checkOne(
+  limiter: Foreign,
+  { permits, longestMs }: Subrequest,
+  wait: Wait,
+): MaybePromise<Check> {
+  return chain(wait(limiter.peek(permits)), (decision) => checkWithin(decision, longestMs));
 }
 
-function checkOne(limiter: Foreign, { permits, longestMs }: Subrequest): MaybePromise<Check> {
-  return chain(limiter.peek(permits), (decision) => checkWithin(decision, longestMs));
-}
-
-function takeFrom(limiter: Foreign, subrequest: Subrequest): MaybePromise<Check> {
+function takeFrom(limiter: Foreign, subrequest: Subrequest, wait: Wait): MaybePromise<Check> {
   const { permits, longestMs } = subrequest;
   if (longestMs === 0) {
-    return chain(limiter.decide(permits), (decision) => decided(limiter, permits, decision));
+    const check = (decision: Decision) => decided(limiter, permits, decision);
+    return chain(
+      wait(limiter.decide(permits), (late) => check(late).taken?.undo()),
+      check,
+    );
   }
-  return chain(checkOne(limiter, subrequest), (check) => {
+  return chain(checkOne(limiter, subrequest, wait), (check) => {
     if (!check.passes) return check;
-    return chain(limiter.reserve(permits), (reservation) => {
+    const place = wait(limiter.reserve(permits), (late) => late.undo());
+    return chain(place, (reservation) => {
       if (reservation.waitMs <= longestMs) return booked(reservation, check.decision);
-      return chain(reservation.undo(), () => ({ ...check, passes: false }));
+      return chain(wait(reservation.undo()), () => ({ ...check, passes: false }));
     });
   });
 }

@@ -164,7 +164,8 @@ class AllOf implements Limiter, Combination {
     const entries = entriesOf(this.entries, share);
     const deadline = new Deadline(entries, timeoutMs);
     const subrequests = subrequestsOf(entries, permits, timeoutMs);
-    const together = await inTime(takeTogether(subrequests, { timeoutMs, signal }));
+    const asked = deadline.asking(() => takeTogether(subrequests, { timeoutMs, signal }));
+    const together = await inTime(asked);
     if (together === undefined) return false;
     if (together.passes) {
       if (timeoutMs === 0) return true;

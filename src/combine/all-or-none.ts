@@ -26,10 +26,11 @@ import {
   type AtomicStep,
   type Check,
   localStep,
+  longestAnswer,
   ScatteredError,
-  type StepOptions,
   type Subrequest,
 } from "../api/participant.ts";
+import { type StepOptions, until } from "../api/timeout.ts";
 import { all, chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import { askInOrder } from "./fair.ts";
 
@@ -144,9 +145,7 @@ function takeGroups(
       return chain(askAll("take", here, options), (last) => {
         const answers = [...taken, ...last];
         if (last.every(isPassing)) return conclude(subrequests, answers);
-        return chain(undoAll(taken.flatMap((answer) => answer.checks)), () =>
-          conclude(subrequests, answers),
-        );
+        return chain(undoAnswers(taken, options), () => conclude(subrequests, answers));
       });
     });
   });
@@ -162,14 +161,22 @@ function takeElsewhere(
     if (!checks.every(isPassing)) return checks;
     return chain(askAll("take", groups, options, true), (answers) => {
       if (answers.every(isPassing)) return answers;
-      const taken = answers.flatMap((answer) => answer.checks);
-      return chain(undoAll(taken), () => {
+      return chain(undoAnswers(answers, options), () => {
         const failed = answers.find(({ error }) => error !== undefined);
         if (failed !== undefined) throw failed.error;
         return answers;
       });
     });
   });
+}
+
+/** Gives back what was taken. A store that is away keeps no caller whose time is over. */
+function undoAnswers(answers: readonly CheckAnswer[], options: StepOptions): MaybePromise<unknown> {
+  const undone = undoAll(answers.flatMap(({ checks }) => checks));
+  const participants = answers.flatMap(({ group }) =>
+    group.subrequests.map(({ participant }) => participant),
+  );
+  return until(undone, options, undefined, () => longestAnswer(participants));
 }
 
 /**
@@ -224,7 +231,7 @@ function conclude(subrequests: readonly Subrequest[], answers: readonly CheckAns
 }
 
 /** Converts a failure to undefined. */
-function settled<T>(action: () => MaybePromise<T>): MaybePromise<T | undefined> {
+export function settled<T>(action: () => MaybePromise<T>): MaybePromise<T | undefined> {
   try {
     const done = action();
     return done instanceof Promise ? done.catch(() => undefined) : done;

@@ -4,7 +4,8 @@
  * not, nothing is taken. What is taken is charged to the share of the call.
  */
 
-import type { AtomicStep, Check, StepOptions, Subrequest } from "../api/participant.ts";
+import type { AtomicStep, Check, Subrequest } from "../api/participant.ts";
+import type { StepOptions } from "../api/timeout.ts";
 import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 
 /** Asks the limiters of one group in one step. Only looks at them where other callers go first. */

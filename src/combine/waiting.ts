@@ -43,6 +43,7 @@ import {
   type ConcurrencyParticipant,
   endLease,
   type HeldSlots,
+  longestAnswer,
   type Participant,
   participantOf,
   type RateParticipant,
@@ -50,12 +51,12 @@ import {
   type Taken,
 } from "../api/participant.ts";
 import { reserveAwaited } from "../api/reserve-awaited.ts";
-import { WaitTimeoutError } from "../api/timeout.ts";
+import { type StepOptions, until, WaitTimeoutError } from "../api/timeout.ts";
 import type { Clock } from "../ground/clock.ts";
 import { QueueFullError, ReservationCancelledError } from "../ground/errors.ts";
 import { chain, type MaybePromise } from "../ground/maybe-promise.ts";
 import type { Permits } from "../ground/permits.ts";
-import { binds, type Together, takeTogether, undoAll } from "./all-or-none.ts";
+import { binds, settled, type Together, takeTogether, undoAll } from "./all-or-none.ts";
 
 /** A rate limiter of a combination, with its participant. */
 export interface RateEntry<L = Limiter> {
@@ -90,15 +91,38 @@ export interface WaitLimits {
 export class Deadline {
   readonly #clock: Clock | undefined;
   readonly #endMs: number;
+  /** When the caller stops waiting for stores, by `performance.now()`. */
+  readonly #storeEndMs: number;
+  readonly #onStores: readonly Participant[];
+  #wasAway = false;
 
   constructor(entries: readonly { readonly participant: Participant }[], timeoutMs: number) {
     const clock = entries.find(({ participant }) => participant.clock)?.participant.clock;
     this.#clock = timeoutMs < Infinity ? clock : undefined;
     this.#endMs = (this.#clock?.now() ?? 0) + timeoutMs;
+    this.#storeEndMs = performance.now() + timeoutMs;
+    const participants = entries.map(({ participant }) => participant);
+    this.#onStores = participants.filter(({ answerMs }) => answerMs !== undefined);
   }
 
   get leftMs(): number {
-    return this.#clock === undefined ? Infinity : Math.max(0, this.#endMs - this.#clock.now());
+    const leftMs = this.#clock === undefined ? Infinity : this.#endMs - this.#clock.now();
+    return Math.max(0, this.#wasAway ? Math.min(leftMs, this.storeLeftMs) : leftMs);
+  }
+
+  /** How long the caller still waits for a store that is away, ms. */
+  get storeLeftMs(): number {
+    return Math.max(0, this.#storeEndMs - performance.now());
+  }
+
+  /** Asks participants. The time of an answer does not count, but that of an outage does. */
+  asking<T>(ask: () => MaybePromise<T>): MaybePromise<T> {
+    const sinceMs = performance.now();
+    return chain(ask(), (answer) => {
+      const isOnStore = this.#onStores.length > 0;
+      this.#wasAway ||= isOnStore && performance.now() - sinceMs > longestAnswer(this.#onStores);
+      return answer;
+    });
   }
 
   /**
@@ -208,15 +232,23 @@ export async function acquireAll(
   let asked = entries;
   let chances = entries.length * (entries.some(isSlots) ? ROUNDS_WITH_SLOTS : ROUNDS);
   let waitedMs = 0;
+  const participants = entries.map(({ participant }) => participant);
   const leftMs = () => Math.min(timeoutMs - waitedMs, deadline.leftMs);
+  const stepOptions = (): StepOptions => {
+    return { signal, timeoutMs: Math.min(leftMs(), deadline.storeLeftMs) };
+  };
+  /** Gives it back. A store that is away keeps no caller whose time is over. */
+  const giveBack = (these: readonly Kept[]) => {
+    kept = kept.filter((one) => !these.includes(one));
+    return until(undoAll(these), stepOptions(), undefined, () => longestAnswer(participants));
+  };
   /** Takes from these participants. @returns the answers if one refuses */
   const refusalOf = (
     participants: readonly AnyEntry[],
   ): MaybePromise<Together["checks"] | undefined> => {
-    const stepOptions = { signal, timeoutMs: leftMs() };
     // at once where possible: a caller that only looks must not hold a slot in the meantime
     return chain(
-      takeTogether(subrequestsOf(participants, permits, 0), stepOptions),
+      deadline.asking(() => takeTogether(subrequestsOf(participants, permits, 0), stepOptions())),
       ({ passes, checks }) => {
         if (!passes) return checks;
         const taken = takenOf(checks);
@@ -235,9 +267,8 @@ export async function acquireAll(
       const lacked = others.filter((_, i) => checks[i]?.passes === false).filter(isSlots);
       const stays = ({ entry }: Kept) => chances <= 0 && mayKeep(entry, lacked);
       const back = kept.filter((one) => !stays(one));
-      kept = kept.filter(stays);
       chances -= 1;
-      return chain(undoAll(back), () => checks);
+      return chain(giveBack(back), () => checks);
     });
   };
   try {
@@ -256,14 +287,14 @@ export async function acquireAll(
       const limits = { signal, timeoutMs: leftMs(), deadline };
       const got = await waitFor(entry, permits, check, limits, keep, ask);
       if (got === undefined) {
-        await undoAll(kept);
+        await giveBack(kept);
         return undefined;
       }
       checks = got.checks;
     }
     return { taken: kept.map(({ taken }) => taken), waitedMs };
   } catch (error) {
-    await undoAll(kept);
+    await settled(() => giveBack(kept));
     throw error;
   }
 }
@@ -305,29 +336,33 @@ async function waitFor(
   ask: AskOthers,
 ): Promise<Waited | undefined> {
   if (isSlots(entry)) return waitForSlots(entry, signal, leftMs, keep, ask);
-  const { limiter, participant } = entry;
+  const { participant } = entry;
   if (leftMs <= 0 || (check.decision.waitMs > leftMs && !check.isUnknown)) {
     participant.refused(permits, check);
     return undefined;
   }
-  const reservation = await placeOf(limiter, permits, leftMs);
+  const stepOptions = { signal, timeoutMs: Math.min(leftMs, deadline.storeLeftMs) };
+  const reservation = await deadline.asking(() => placeOf(entry, permits, leftMs, stepOptions));
   if (reservation === undefined) return undefined;
   keep({ reservation, undo: () => reservation.undo() });
   const isUnknown = reservation.waitMs === Infinity && participant.clock !== undefined;
-  if (reservation.waitMs > leftMs && !isUnknown) return undefined;
+  if (reservation.waitMs > Math.min(leftMs, deadline.leftMs) && !isUnknown) return undefined;
   return { checks: await ask(await deadline.ready(reservation, participant, signal)) };
 }
 
 /** @returns undefined: the queue is full, which is no error for a caller with a time-out */
 async function placeOf(
-  limiter: Awaitable,
+  { limiter, participant }: RateEntry<Awaitable>,
   permits: Permits,
   leftMs: number,
+  options: StepOptions,
 ): Promise<Reservation | undefined> {
   // with a time-out no later caller may overtake it
   const isOvertaken = leftMs === Infinity && reserveAwaited in limiter;
   try {
-    return await (isOvertaken ? limiter[reserveAwaited](permits) : limiter.reserve(permits));
+    const place = isOvertaken ? limiter[reserveAwaited](permits) : limiter.reserve(permits);
+    const answerMs = () => longestAnswer([participant]);
+    return await until(place, options, (late) => late.undo(), answerMs);
   } catch (error) {
     if (leftMs < Infinity && error instanceof QueueFullError) return undefined;
     throw error;

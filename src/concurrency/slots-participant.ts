@@ -11,6 +11,7 @@ import {
   type Subrequest,
   type Takeable,
 } from "../api/participant.ts";
+import type { StepOptions } from "../api/timeout.ts";
 import type { Permits } from "../ground/permits.ts";
 
 /** What a concurrency limiter offers to its participant. */
@@ -75,6 +76,14 @@ export class SlotsParticipant implements ConcurrencyParticipant, Takeable {
   }
 }
 
+/** The store of a concurrency limiter. */
+interface SlotsStore {
+  /** See `Participant`. */
+  readonly answerMs: number;
+  /** @throws WaitTimeoutError, or the signal's own reason, if the store is away for longer */
+  status(options: StepOptions): Promise<SlotsStatus>;
+}
+
 /**
  * For a limiter on a store elsewhere: looking and taking are two requests. On a fair one the take counts for
  * the share of the call, and is refused while callers of other shares go first.
@@ -83,16 +92,18 @@ export class RemoteSlotsParticipant implements ConcurrencyParticipant {
   readonly steps: AtomicStep;
   readonly slot = "";
   readonly queue: SlotsQueue;
+  readonly #store: SlotsStore;
 
   constructor(
     limiter: {
-      peek(): Promise<SlotsStatus>;
       acquire(slots: number, options: WaitOptions): Promise<HeldSlots>;
       tryAcquire(slots: number, wait: TryOptions): Promise<HeldSlots | undefined>;
     },
+    store: SlotsStore,
     isFair: boolean,
     rank: string,
   ) {
+    this.#store = store;
     this.queue = {
       acquire: async (slots, options, held) => held(await limiter.acquire(slots, options)),
       async tryAcquire(slots, wait, held) {
@@ -105,8 +116,8 @@ export class RemoteSlotsParticipant implements ConcurrencyParticipant {
     };
     // every such limiter has steps of its own, so there is exactly one part
     this.steps = {
-      async check([subrequest]) {
-        const status = await limiter.peek();
+      async check([subrequest], options) {
+        const status = await store.status(options);
         return [
           checkOf(
             status,
@@ -114,12 +125,19 @@ export class RemoteSlotsParticipant implements ConcurrencyParticipant {
           ),
         ];
       },
-      async take([subrequest]) {
+      async take([subrequest], { signal, timeoutMs = Infinity }) {
         const { permits, share } = subrequest as Subrequest;
-        const lease = await limiter.tryAcquire(Number(permits), { timeoutMs: 0, ...share });
-        return [taken(lease, lease ? { limit: Infinity, active: 0 } : await limiter.peek())];
+        const endMs = performance.now() + timeoutMs;
+        const lease = await limiter.tryAcquire(Number(permits), { timeoutMs: 0, signal, ...share });
+        if (lease !== undefined) return [taken(lease, { limit: Infinity, active: 0 })];
+        const left = { signal, timeoutMs: endMs - performance.now() };
+        return [taken(undefined, await store.status(left))];
       },
     };
+  }
+
+  get answerMs(): number {
+    return this.#store.answerMs;
   }
 
   /** Does nothing: the limiter's own verbs have reported the refusal. */

@@ -12,6 +12,7 @@
 import { decision, passing } from "../api/decision.ts";
 import {
   type AtomicStep,
+  type AwaitedStore,
   type Check,
   checkAtOnce,
   ForeignParticipant,
@@ -19,17 +20,14 @@ import {
   type RateParticipant,
   reportRefusal,
   ScatteredError,
-  type StepOptions,
   type Subrequest,
   takeAtOnce,
 } from "../api/participant.ts";
-import { WaitTimeoutError } from "../api/timeout.ts";
-import { AbortGroups } from "../ground/abort-groups.ts";
+import { type StepOptions, until } from "../api/timeout.ts";
 import { show } from "../ground/check.ts";
 import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
 import { oncePerProcess } from "../ground/copies.ts";
 import { noAnswer, StoreUnavailableError } from "../ground/errors.ts";
-import { nextMacrotask } from "../ground/macrotask-gate.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import type {
   CombinedReply,
@@ -56,7 +54,7 @@ export function remoteParticipant(
   enter: RateParticipant["enter"],
 ): RateParticipant {
   const store = calls.link.location?.store;
-  if (store === undefined) return new ForeignParticipant(calls, enter);
+  if (store === undefined) return new ForeignParticipant(calls, enter, awaitedStore(calls));
   const steps = stepOf.get(store) ?? stepOn(store);
   stepOf.set(store, steps);
   const { callStats, policyState, activePolicies } = calls.parts;
@@ -69,6 +67,9 @@ export function remoteParticipant(
     get slot() {
       return String(calls.link.location?.slot);
     },
+    get answerMs() {
+      return answerMs(calls);
+    },
     refused: (permits, check) => reportRefusal(callStats, policyState.amount(permits), check),
     full: (permits, { decision }) => {
       const amount = policyState.amount(permits);
@@ -78,9 +79,23 @@ export function remoteParticipant(
   return participant;
 }
 
-const signals = /* @__PURE__ */ new AbortGroups<(reason: unknown) => void>((stop, reason) =>
-  stop(reason),
-);
+/** See `Participant`. */
+function answerMs({ link, parts }: RemoteCalls): number {
+  return link.isUnavailable ? 0 : parts.timeoutMs;
+}
+
+/** For a limiter on a store that cannot run a script for several limiters: it is asked by its own verbs. */
+function awaitedStore(calls: RemoteCalls): AwaitedStore {
+  return {
+    get answerMs() {
+      return answerMs(calls);
+    },
+    back(options) {
+      const error = calls.link.refusal();
+      return error && counted([calls], () => fallbacksOf([calls], error, options));
+    },
+  };
+}
 
 function stepOn(store: CombiningStore): AtomicStep {
   const ask = (verb: Verb) => async (subrequests: readonly Subrequest[], options: StepOptions) =>
@@ -164,37 +179,11 @@ class CombinedCall {
       timer = setTimeout(expire, Math.min(LONGEST_TIMEOUT_MS, timeoutMs));
     });
     try {
-      return await this.#until(Promise.race([sent, overdue]));
+      return await until(Promise.race([sent, overdue]), { signal: this.#signal });
     } finally {
       isOpen = false;
       clearTimeout(timer);
     }
-  }
-
-  /** Returns the outcome of the promise, unless the signal or the time-out ends the wait before. */
-  #until<T>(promise: Promise<T>, endMs = Infinity): Promise<T> {
-    const signal = this.#signal;
-    if (signal === undefined && endMs === Infinity) return promise;
-    return new Promise((resolve, reject) => {
-      let timer: ReturnType<typeof setTimeout> | undefined;
-      const leave = () => {
-        clearTimeout(timer);
-        if (signal !== undefined) signals.delete(signal, stop);
-      };
-      const stop = (reason: unknown) => {
-        leave();
-        reject(reason);
-      };
-      if (endMs < Infinity) {
-        const leftMs = Math.max(0, endMs - performance.now());
-        // answers in this process may be due in this tick: see MacrotaskGate
-        const expire = () => nextMacrotask(() => stop(new WaitTimeoutError()));
-        timer = setTimeout(expire, Math.min(LONGEST_TIMEOUT_MS, leftMs));
-      }
-      if (signal?.aborted) stop(signal.reason);
-      else if (signal !== undefined) signals.add(signal, stop);
-      promise.then(resolve, reject).finally(leave);
-    });
   }
 
   // -- a reply --
@@ -229,20 +218,18 @@ class CombinedCall {
    * What the participants' strategies do when the call has failed: reject; wait for the store, and resolve to
    * undefined; or answer in this process: all are checked, then the permits are taken from all.
    */
-  async #instead(error: unknown): Promise<readonly Check[] | undefined> {
-    try {
-      const asking = Promise.all(this.#asked.map(({ calls }) => fallbackOf(calls, error)));
-      const heres = await this.#until(asking, this.#endMs);
+  #instead(error: unknown): Promise<readonly Check[] | undefined> {
+    const asked = this.#asked.map(({ calls }) => calls);
+    return counted(asked, async () => {
+      const timeoutMs = this.#endMs - performance.now();
+      const heres = await fallbacksOf(asked, error, { signal: this.#signal, timeoutMs });
       if (!heres.every((here) => here !== undefined)) return undefined;
       const parts = this.#asked.map((one, i) => ({
         ...one,
         participant: takerOn(heres[i] as Fallback, one),
       }));
       return this.#verb === "peek" ? checkAtOnce(parts) : takeAtOnce(parts);
-    } catch (reason) {
-      for (const { calls } of this.#asked) calls.parts.stats.failed(reason);
-      throw reason;
-    }
+    });
   }
 }
 
@@ -281,18 +268,40 @@ function reservationOf({ calls, permits, amount }: ParticipantRequest): RemoteRe
   return new RemoteReservation(calls, { permits, amount, longest: undefined, signal: undefined });
 }
 
+/** Counts the error of a call as one of each limiter. */
+async function counted<T>(asked: readonly RemoteCalls[], call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (reason) {
+    for (const { parts } of asked) parts.stats.failed(reason);
+    throw reason;
+  }
+}
+
 /**
- * Rejects if the limiter's calls fail with the error; resolves to undefined when its store is back, or to
- * its fallback at once.
+ * Rejects if the calls of one of the limiters fail with the error. Otherwise resolves for each to undefined when its
+ * store is back, or to its fallback at once.
  */
-function fallbackOf({ link }: RemoteCalls, error: unknown): Promise<Fallback | undefined> {
-  const call = new StoreCall<Fallback | undefined>({
-    request: () => ({ verb: "deficit" }),
-    result: () => undefined,
-    here: (here) => here,
+async function fallbacksOf(
+  asked: readonly RemoteCalls[],
+  error: unknown,
+  options: StepOptions,
+): Promise<readonly (Fallback | undefined)[]> {
+  const calls = asked.map(({ link }) => {
+    const call = new StoreCall<Fallback | undefined>({
+      request: () => ({ verb: "deficit" }),
+      result: () => undefined,
+      here: (here) => here,
+    });
+    link.refuse(call, error);
+    return call;
   });
-  link.refuse(call, error);
-  return call.promise;
+  try {
+    return await until(Promise.all(calls.map(({ promise }) => promise)), options);
+  } finally {
+    // one whose caller has left would be kept for as long as the outage lasts
+    for (const call of calls) call.gone = true;
+  }
 }
 
 /** Returns the limiter that a combination asks in this process. */

@@ -84,7 +84,8 @@ export interface CallOptions<T> {
 
 /** A request that resolves a promise with its answer: the caller waits only for the reply. */
 export class StoreCall<T> implements PermitRequest {
-  readonly gone = false;
+  /** Set if no caller waits for it any more. */
+  gone = false;
   readonly toStore: (late: number) => StoreRequest;
   readonly isRepeatable: boolean;
   readonly promisedUntil: number | undefined;

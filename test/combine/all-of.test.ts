@@ -8,18 +8,22 @@ import {
   fixedWindow,
   gcra,
   KeyedLimiter,
+  type LeasingLimiter,
   Limiter,
   type LocalLimiter,
   PermitsExceedCapacityError,
   QueueFullError,
   smoothBursty,
 } from "../../src/index.ts";
-import { LimiterClosedError, StoreLimiter } from "../../src/store.ts";
+import { RedisConcurrencyLimiter } from "../../src/redis/index.ts";
+import { casStore, LimiterClosedError, StoreLimiter } from "../../src/store.ts";
 import { FakeClock, memoryStore } from "../../src/testing/index.ts";
 import { onHand } from "../support/limiter/remote.ts";
 import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
+import { MapBackend } from "../support/stores/map-backend.ts";
 import { runs, suite } from "../support/suite.ts";
 
+const HOUR = 3_600_000;
 const window = (limit: number, windowMs = 1000) => fixedWindow({ limit, windowMs });
 const steady = smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 });
 
@@ -451,6 +455,212 @@ elsewhere("a call waits for a store that is away no longer than it may", async (
     }
     const closed = shared.close();
     await advance(1000);
+    await closed;
+  } finally {
+    timers.uninstall();
+  }
+});
+
+/** Makes calls in an outage, and advances the time until all must have ended. */
+async function outage(
+  { tickAsync }: FakeTimers.Clock,
+  limiter: LeasingLimiter | Limiter,
+): Promise<readonly string[]> {
+  const controller = new AbortController();
+  const { signal } = controller;
+  const ended: string[] = [];
+  const since = performance.now();
+  const note = (name: string, call: unknown) => {
+    const at = (outcome: string) => {
+      ended.push(`${name}: ${outcome}, ${Math.round(performance.now() - since)} ms`);
+    };
+    Promise.resolve(call).then(
+      (value) => at(value ? "granted" : "refused"),
+      ({ message }) => at(message),
+    );
+  };
+  note("at once", limiter.tryAcquire());
+  note("250", limiter.tryAcquire(1, 250));
+  note("250 or signal", limiter.tryAcquire(1, { timeoutMs: 250, signal }));
+  note("try until signal", limiter.tryAcquire({ signal }));
+  note("acquire", limiter.acquire(1, { signal }));
+  for (let i = 0; i < 400; i++) {
+    await tickAsync(1);
+    await turn();
+  }
+  controller.abort(new Error("enough"));
+  await tickAsync(0);
+  await turn();
+  return ended.toSorted();
+}
+
+const ENDED = [
+  "250 or signal: refused, 250 ms",
+  "250: refused, 250 ms",
+  "acquire: enough, 400 ms",
+  "at once: refused, 0 ms",
+  "try until signal: enough, 400 ms",
+];
+
+elsewhere("a call waits no longer than it may for a store that its limiter asks", async () => {
+  const timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  try {
+    const backend = new MapBackend();
+    let back: Promise<void> | undefined;
+    const once = async <T>(run: () => Promise<T>) => {
+      await back;
+      return run();
+    };
+    const store = casStore({
+      get: (key) => once(() => backend.get(key)),
+      compareAndSet: (...change) => once(() => backend.compareAndSet(...change)),
+    });
+    const limiter = StoreLimiter.create(store, "cas", window(5, HOUR), {
+      ...{ whenUnavailable: "wait", timeoutMs: 100 },
+    });
+    for (const combination of [
+      allOf(limiter),
+      allOf(limiter, Limiter.create(window(5, HOUR))),
+      allOf(limiter, ConcurrencyLimiter.create(5)),
+    ]) {
+      let recover = () => {};
+      back = new Promise((resolve) => {
+        recover = resolve;
+      });
+      assert.equal(await outage(timers, combination), ENDED.with(3, "at once: refused, 100 ms"));
+      assert.equal(await outage(timers, combination), ENDED);
+      back = undefined;
+      recover();
+      await timers.tickAsync(3000);
+      await turn();
+      await timers.tickAsync(1);
+      assert.equal([limiter.state, (await limiter.peek()).remaining], ["ready", 5]);
+    }
+    const closed = limiter.close();
+    await timers.tickAsync(1000);
+    await closed;
+  } finally {
+    timers.uninstall();
+  }
+});
+
+elsewhere("a call waits no longer than it may for slots of a store that is away", async () => {
+  const timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  try {
+    const subscriber = {
+      subscribe: async () => {},
+      unsubscribe: async () => {},
+      on() {},
+      off() {},
+    };
+    for (const runScript of [
+      () => new Promise<never>(() => {}),
+      () => Promise.reject(new Error("gone")),
+    ]) {
+      const slots = RedisConcurrencyLimiter.create({ runScript }, "slots", 5, {
+        ...{ whenUnavailable: "wait", timeoutMs: 100, subscriber },
+      });
+      const found = slots.tryAcquire();
+      await timers.tickAsync(100);
+      await found;
+      for (const combination of [allOf(slots), allOf(slots, Limiter.create(window(5, HOUR)))]) {
+        assert.equal(await outage(timers, combination), ENDED);
+      }
+      const closed = slots.close();
+      await timers.tickAsync(1000);
+      await closed;
+    }
+  } finally {
+    timers.uninstall();
+  }
+});
+
+elsewhere("a call waits no longer than it may for its place on a store", async () => {
+  const timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  try {
+    for (const stop of ["hang", "fail"] as const) {
+      const clock = new FakeClock();
+      const store = memoryStore({ clock });
+      const limiter = StoreLimiter.create(store, "place", window(5), {
+        ...{ clock, whenUnavailable: "wait", timeoutMs: 100 },
+      });
+      await limiter.acquire(5);
+      const run = store.run.bind(store);
+      store.run = (...call) => {
+        if (call[2].some(({ verb }) => verb === "reserve")) store[stop]();
+        return run(...call);
+      };
+      const controller = new AbortController();
+      const { signal } = controller;
+      const slots = ConcurrencyLimiter.create(5);
+      const aborted = watch(clock, allOf(limiter).acquire(1, { signal }));
+      const timed = watch(clock, allOf(limiter, slots).tryAcquire(1, 1500));
+      await timers.tickAsync(400);
+      controller.abort(new Error("enough"));
+      await timers.tickAsync(1099);
+      await turn();
+      assert.match(`${aborted.error}`, "enough");
+      assert.is(timed.at, undefined);
+      await timers.tickAsync(1);
+      await turn();
+      await timers.tickAsync(0);
+      assert.equal([timed.at, timed.value], [0, undefined], stop);
+      store.run = run;
+      store.recover();
+      await timers.tickAsync(3000);
+      await turn();
+      await timers.tickAsync(1);
+      assert.equal([slots.active, (await limiter.peek()).waitMs], [0, 1000]);
+      await clock.advance(1000);
+      assert.is((await limiter.peek()).remaining, 5);
+      const closed = limiter.close();
+      await timers.tickAsync(1000);
+      await closed;
+    }
+  } finally {
+    timers.uninstall();
+  }
+});
+
+elsewhere("a call waits no longer than it may for permits to be given back", async () => {
+  const timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  try {
+    const clock = new FakeClock();
+    const store = memoryStore({ clock });
+    const there = StoreLimiter.create(store, "back", window(5, HOUR), {
+      ...{ clock, whenUnavailable: "wait", timeoutMs: 100 },
+    });
+    const here = Limiter.create(window(1, HOUR), { clock });
+    const run = store.runTogether.bind(store);
+    store.runTogether = async (...call) => {
+      const reply = await run(...call);
+      here.charge(1);
+      store.hang();
+      return reply;
+    };
+    const limiter = allOf(there, here);
+    const controller = new AbortController();
+    const aborted = watch(clock, limiter.acquire(1, { signal: controller.signal }));
+    await timers.tickAsync(500);
+    controller.abort(new Error("enough"));
+    await timers.tickAsync(0);
+    assert.match(`${aborted.error}`, "enough");
+    store.recover();
+    await timers.tickAsync(3000);
+    here.reset();
+    const timed = watch(clock, limiter.tryAcquire(1, 500));
+    await timers.tickAsync(499);
+    await turn();
+    assert.is(timed.at, undefined);
+    await timers.tickAsync(1);
+    await turn();
+    await timers.tickAsync(0);
+    assert.is(timed.value, false);
+    store.recover();
+    await timers.tickAsync(3000);
+    assert.is((await there.peek()).remaining, 5);
+    const closed = there.close();
+    await timers.tickAsync(1000);
     await closed;
   } finally {
     timers.uninstall();

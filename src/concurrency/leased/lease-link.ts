@@ -1,4 +1,5 @@
 import type { OutageStats } from "../../api/outage-stats.ts";
+import { type StepOptions, until } from "../../api/timeout.ts";
 import type { PendingRequest } from "../../remote/batcher.ts";
 import { StoreLink } from "../../remote/store-link.ts";
 import type { Strategy } from "../../remote/strategy.ts";
@@ -19,7 +20,8 @@ export interface LeaseAnswer {
 
 /** A request about a lease; the answer resolves its promise. */
 export class LeaseCall implements LeaseRequest, PendingRequest<LeaseAnswer> {
-  readonly gone = false;
+  /** Set if no caller waits for it any more. */
+  gone = false;
   readonly verb: LeaseVerb;
   readonly what: string;
   answer!: (answer: LeaseAnswer) => void;
@@ -70,8 +72,27 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
   }
 
   ask(verb: LeaseVerb, what: string): Promise<LeaseAnswer> {
+    return this.#ask(verb, what).promise;
+  }
+
+  /** Asks for the state of the limit. */
+  async look(options: StepOptions): Promise<LeaseReply> {
+    const call = this.#ask("look", "");
+    try {
+      return (await until(call.promise, options, undefined, () => this.answerMs)).reply;
+    } finally {
+      call.gone = true;
+    }
+  }
+
+  #ask(verb: LeaseVerb, what: string): LeaseCall {
     const call = new LeaseCall(verb, what);
     this.send(call);
-    return call.promise;
+    return call;
+  }
+
+  /** How long the store may take to answer, ms; 0 while it is away. */
+  get answerMs(): number {
+    return this.isUnavailable ? 0 : this.timeoutMs;
   }
 }

@@ -4,6 +4,7 @@
  */
 
 import { OutageStats, type StoreState } from "../../api/outage-stats.ts";
+import type { StepOptions } from "../../api/timeout.ts";
 import { systemClock, type Timer } from "../../ground/clock.ts";
 import { LimiterClosedError, StoreUnavailableError } from "../../ground/errors.ts";
 import type { Order } from "../../queue/order.ts";
@@ -97,16 +98,21 @@ export class LeaseQueue extends StoreLeases implements LeaseHost {
     this.#fair?.fill();
   }
 
-  async status(): Promise<ConcurrencyStatus> {
+  async status(options: StepOptions = {}): Promise<ConcurrencyStatus> {
     this.#checkOpen();
     try {
-      const { limit, active, waiting } = (await this.ask("look", "")).reply;
+      const { limit, active, waiting } = await this.#link.look(options);
       return { limit, active, waiting: waiting + this.#queued };
     } catch (error) {
+      options.signal?.throwIfAborted();
       const { part } = this.#strategy;
       if (part === 0) throw error;
       return { limit: part, active: this.active, waiting: this.waiting };
     }
+  }
+
+  get answerMs(): number {
+    return this.#link.answerMs;
   }
 
   override get waiting(): number {

@@ -52,7 +52,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
     this.#declared = declared;
     this.#order = orderIn({ order });
     this.#queue = new LeaseQueue(store, key, declared, options, this.#order);
-    this.#participant = new RemoteSlotsParticipant(this, this.#order !== FIFO, rank);
+    this.#participant = new RemoteSlotsParticipant(this, this.#queue, this.#order !== FIFO, rank);
   }
 
   get limit(): number {
