@@ -46,7 +46,7 @@ export function until<T>(
 }
 
 /** The same for the first of several answers; the others come too late. */
-function firstOf<T>(
+export function firstOf<T>(
   answers: readonly Promise<T>[],
   { signal, timeoutMs = Infinity }: StepOptions,
   undo: (late: T) => unknown = () => {},

@@ -23,11 +23,12 @@ import {
   type Subrequest,
   takeAtOnce,
 } from "../api/participant.ts";
-import { type StepOptions, until } from "../api/timeout.ts";
+import { firstOf, type StepOptions, until } from "../api/timeout.ts";
 import { show } from "../ground/check.ts";
 import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
 import { oncePerProcess } from "../ground/copies.ts";
 import { noAnswer, StoreUnavailableError } from "../ground/errors.ts";
+import { all } from "../ground/maybe-promise.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import type {
   CombinedReply,
@@ -174,12 +175,15 @@ class CombinedCall {
       },
     );
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const overdue = new Promise<readonly Check[] | undefined>((resolve) => {
+    type Outcome = readonly Check[] | undefined;
+    const overdue = new Promise<Outcome>((resolve) => {
       const expire = () => resolve(failed(noAnswer(timeoutMs), true));
       timer = setTimeout(expire, Math.min(LONGEST_TIMEOUT_MS, timeoutMs));
     });
     try {
-      return await until(Promise.race([sent, overdue]), { signal: this.#signal });
+      // a reply may arrive in the microtasks in which another outcome does
+      const undo = (late: Outcome) => all(late ?? [], ({ taken }) => taken?.undo());
+      return await firstOf([sent, overdue], { signal: this.#signal }, undo);
     } finally {
       isOpen = false;
       clearTimeout(timer);

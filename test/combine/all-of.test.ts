@@ -667,6 +667,33 @@ elsewhere("a call waits no longer than it may for permits to be given back", asy
   }
 });
 
+elsewhere("permits of a call return that is aborted just when its reply arrives", async () => {
+  for (let microtasks = 0; microtasks < 12; microtasks++) {
+    const clock = new FakeClock();
+    const store = memoryStore({ clock });
+    const [one, two] = ["one", "two"].map((name) =>
+      StoreLimiter.create(store, name, window(5), { clock }),
+    ) as [StoreLimiter, StoreLimiter];
+    const controller = new AbortController();
+    const { signal } = controller;
+    store.hang();
+    const acquired = allOf(one, two).acquire(1, { signal });
+    const outcome = acquired.then(
+      () => 4,
+      () => 5,
+    );
+    await turn();
+    store.recover();
+    for (let i = 0; i < microtasks; i++) await undefined;
+    controller.abort(new Error("enough"));
+    const left = await outcome;
+    await turn();
+    assert.is((await one.peek()).remaining, left, `after ${microtasks} microtasks`);
+    assert.is((await two.peek()).remaining, left, `after ${microtasks} microtasks`);
+    await Promise.all([one.close(), two.close()]);
+  }
+});
+
 elsewhere(
   "a local limiter refuses while a store is unavailable: that is reported, and waited for",
   async () => {
