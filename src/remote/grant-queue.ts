@@ -112,6 +112,11 @@ export class GrantQueue extends WaiterQueue<Grants> {
     this.#return();
   }
 
+  /** Called when a batch has its outcome after its time-out: a later one that is under way brings the end of both. */
+  answeredLate(): void {
+    if (!this.#isAsking) this.answered();
+  }
+
   /** Called with an answer: runs the task after the other answers of the batch. */
   afterBatch(task: () => void): void {
     this.#afterBatch.push(task);

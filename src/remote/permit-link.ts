@@ -66,6 +66,15 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> {
     this.parts.queue.answered();
   }
 
+  override answeredLate(
+    sent: SentBatch<PermitRequest>,
+    answers: readonly (Answer | undefined)[],
+    isLatest: boolean,
+  ): void {
+    super.answeredLate(sent, answers, isLatest);
+    this.parts.queue.answeredLate();
+  }
+
   /** A pause of length 0 is a write that changes nothing: it shows that the store accepts writes. */
   protected override test(): Promise<unknown> {
     const deadlineMs = performance.now() + this.timeoutMs;

@@ -145,7 +145,7 @@ async function microtasks(): Promise<void> {
 function make({ key = "key", when = "throw", ...options }: Made = {}) {
   const { store = new HandStore(), timeoutMs = 1000, sendsTime = false } = options;
   const { now = () => 77, lateBy = () => 0 } = options;
-  const idle = { asking() {}, answered() {} };
+  const idle = { asking() {}, answered() {}, answeredLate() {} };
   const queue = {
     ...{ now, epoch: 0, ...idle },
     get lateBy() {

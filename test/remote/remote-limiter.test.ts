@@ -764,6 +764,19 @@ away("waitForStore: all callers wait for recovery", async () => {
   assert.is(acquired.error, undefined);
 });
 
+away("waitForStore: callers keep their distances after a pause whose reply is late", async () => {
+  const { clock, store, limiter } = onHand(rate(1), { whenUnavailable: "wait" });
+  store.held = true;
+  const callers = Array.from({ length: 6 }, () => watch(clock, limiter.acquire()));
+  const paused = watch(clock, limiter.pause(2000));
+  await timers.tickAsync(1500);
+  assert.is(paused.at, undefined);
+  await store.deliver();
+  await timers.tickAsync(100);
+  await clock.advance(10_000);
+  assert.equal(instants([paused, ...callers]), [0, 0, 2000, 2200, 2400, 2600, 2800]);
+});
+
 away("waitForStore: a time-out or a signal ends the wait", async () => {
   const { clock, store, limiter } = onHand(slow, { whenUnavailable: "wait" });
   store.away = new Error("gone");
