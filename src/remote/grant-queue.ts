@@ -79,6 +79,11 @@ export class GrantQueue extends WaiterQueue<Grants> {
     for (const signal of signals) this.signals.delete(signal, waiter);
   }
 
+  /** Whether a pause holds callers: no later one may go before them. */
+  get isHeld(): boolean {
+    return this.head !== undefined && this.now() < this.#heldUntil;
+  }
+
   /** Adds a caller with its grant. */
   enter(caller: PromisedCaller, grant: Grant): void {
     const isLast = this.supply.add(grant);

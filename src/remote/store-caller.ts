@@ -30,7 +30,7 @@ export class StoreCaller extends RemoteWaiter implements PromisedCaller {
 
   override granted(wait: number, grant?: Grant): void {
     const { queue } = this.host.parts;
-    if (wait === 0 || grant === undefined) {
+    if (grant === undefined || (wait === 0 && !queue.isHeld)) {
       // after an outage the wait for the store counts, too
       this.#released(this.isAgain ? this.waited : 0);
     } else if (Math.max(queue.end, grant.instant) > this.deadline) {

@@ -413,6 +413,26 @@ for (const [name, policies] of Object.entries({ ...WITH_GAPS, "a rate": rate(1) 
   );
 }
 
+waiting("a caller that the store grants at once does not overtake one that a pause holds", async () => {
+  const { clock, store, limiter } = onHand(tokenBucket({ capacity: 1, refill: 1, everyMs: 50 }));
+  await limiter.charge(1);
+  const first = watch(clock, limiter.acquire());
+  await clock.advance(30);
+  store.held = true;
+  const peeked = limiter.peek();
+  await turn();
+  // sent when the reply to the peek is there, after the instant of the first caller
+  const tried = watch(clock, limiter.tryAcquire());
+  const second = watch(clock, limiter.acquire());
+  const paused = limiter.pause(500);
+  await clock.advance(120);
+  await store.deliver();
+  await Promise.all([peeked, paused]);
+  await clock.advance(1000);
+  assert.equal(instants([tried, first, second]), [150, 650, 700]);
+  assert.is(tried.value, false);
+});
+
 for (const [name, policies] of Object.entries(WITH_GAPS)) {
   waiting(`${name}: reservations that a pause defers go beside no caller`, async () => {
     const { clock, limiter } = onHand(policies);
