@@ -34,6 +34,8 @@ export class GrantQueue extends WaiterQueue<Grants> {
   readonly #alarms = new Map<() => void, Timer>();
   #isAsking = false;
   #isReturning = false;
+  /** Callers have lost their permits; those that come meanwhile go to the first callers. */
+  #isShort = false;
   readonly #afterBatch: (() => void)[] = [];
 
   /** @param sendsTime whether the store uses this clock, which every batch then carries */
@@ -79,16 +81,16 @@ export class GrantQueue extends WaiterQueue<Grants> {
     for (const signal of signals) this.signals.delete(signal, waiter);
   }
 
-  /** Whether a pause holds callers: no later one may go before them. */
+  /** Whether a pause or a reset holds callers: no later one may go before them. */
   get isHeld(): boolean {
-    return this.head !== undefined && this.now() < this.#heldUntil;
+    return this.head !== undefined && (this.#isShort || this.now() < this.#heldUntil);
   }
 
   /** Adds a caller with its grant. */
   enter(caller: PromisedCaller, grant: Grant): void {
     const isLast = this.supply.add(grant);
     this.add(caller);
-    if (!isLast) this.outdate();
+    if (!isLast || this.#isShort) this.outdate();
   }
 
   /** Removes a caller: its permits go to callers behind it, or return to the store. */
@@ -129,7 +131,7 @@ export class GrantQueue extends WaiterQueue<Grants> {
 
   /** Adds the permits of a caller that has left before they were promised. */
   addSpare(grant: Grant): void {
-    if (!this.supply.add(grant)) this.outdate();
+    if (!this.supply.add(grant) || this.#isShort) this.outdate();
     this.returnSoon();
   }
 
@@ -151,6 +153,20 @@ export class GrantQueue extends WaiterQueue<Grants> {
   }
 
   /**
+   * Drops the permits that are promised: the store has reset the state to which they belong, so they must not return.
+   * `empty` then removes the callers that are left without.
+   *
+   * @returns whether there are any
+   */
+  forget(): boolean {
+    this.catchUp();
+    this.supply.remove(new Set(this.supply.rest));
+    this.outdate();
+    this.#isShort = this.head !== undefined;
+    return this.#isShort;
+  }
+
+  /**
    * Returns the permits that were promised for before `until` to the store, and removes as many callers, the last ones,
    * without heirs. The others get the later permits. Requests of several sizes cannot exchange permits:
    * then all return if one does, so that no caller is overtaken.
@@ -161,10 +177,11 @@ export class GrantQueue extends WaiterQueue<Grants> {
   empty(until = Infinity, isAll = false): readonly Waiter[] {
     const { rest } = this.supply;
     const early = rest.filter(({ instant }) => instant < until);
-    const [first] = early;
-    if (first === undefined) return [];
-    const isMixed = rest.some(({ amount }) => !sameAmount(amount, first.amount));
-    const back = isAll || isMixed ? rest : early;
+    if (early.length === 0 && !this.#isShort) return [];
+    this.#isShort = false;
+    const [first, ...others] = [...rest, ...this.waiters];
+    const isMixed = others.some(({ amount }) => !sameAmount(amount, first?.amount ?? 0));
+    const back = isMixed || (isAll && early.length > 0) ? rest : early;
     const waiters = this.waiters.slice(rest.length - back.length);
     for (const waiter of waiters) super.remove(waiter);
     this.#return(back);

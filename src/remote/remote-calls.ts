@@ -240,7 +240,6 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
       // callers whose requests were on the way have their promises then, and so have those behind it in its batch
       result: () => queue.afterBatch(() => this.link.sendAhead(askAgain)),
     };
-    // those whose requests are on the way must not come before the callers that ask again
     if (this.#isAsked) {
       const here: typeof pause.here = (...args) => {
         const done = pause.here?.(...args);
@@ -268,10 +267,14 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
 
   reset(): Promise<void> {
     this.strategy.outdated();
-    const endPauses = this.parts.queue.reset();
+    const { queue } = this.parts;
+    const endPauses = queue.reset();
+    const askAgain = () => this.#askAgain(0);
     return this.#retime({
       request: () => ({ verb: "reset" }),
       result: () => {
+        // callers whose requests were on the way have permits of the old state then
+        if (queue.forget()) queue.afterBatch(() => this.link.sendAhead(askAgain));
         endPauses();
         this.prefetcher?.reset();
       },
@@ -284,6 +287,7 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
    * the old state. Otherwise all callers with an instant inside a pause would go at once when it ends.
    */
   #retime(options: CallOptions<void>, until?: number): Promise<void> {
+    const isAsked = this.#isAsked;
     let isRefused = false;
     const done = this.call({
       ...options,
@@ -293,7 +297,9 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     });
     // while the store is away the call may have no effect, and then the callers keep their permits
     if (isRefused) return done;
-    this.#askAgain(until);
+    // those whose requests are on the way must not come before the callers that ask again: all do so in `result`
+    if (isAsked) this.prefetcher?.release();
+    else this.#askAgain(until);
     return done;
   }
 

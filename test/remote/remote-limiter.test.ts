@@ -413,25 +413,72 @@ for (const [name, policies] of Object.entries({ ...WITH_GAPS, "a rate": rate(1) 
   );
 }
 
-waiting("a caller that the store grants at once does not overtake one that a pause holds", async () => {
-  const { clock, store, limiter } = onHand(tokenBucket({ capacity: 1, refill: 1, everyMs: 50 }));
-  await limiter.charge(1);
-  const first = watch(clock, limiter.acquire());
-  await clock.advance(30);
-  store.held = true;
-  const peeked = limiter.peek();
-  await turn();
-  // sent when the reply to the peek is there, after the instant of the first caller
-  const tried = watch(clock, limiter.tryAcquire());
-  const second = watch(clock, limiter.acquire());
-  const paused = limiter.pause(500);
-  await clock.advance(120);
-  await store.deliver();
-  await Promise.all([peeked, paused]);
-  await clock.advance(1000);
-  assert.equal(instants([tried, first, second]), [150, 650, 700]);
-  assert.is(tried.value, false);
+const reset: readonly [string, Policies, readonly number[]][] = [
+  ["a fixed window", fixed, [0, 1000, 1000, 1000, 1000, 1000]],
+  ["a sliding log", slidingLog(second), [0, 1000, 1000, 1000, 1000, 1000]],
+  ["a rate", rate(5), [0, 200, 400, 600, 800, 1000]],
+];
+
+for (const [name, policies, at] of reset) {
+  waiting(
+    `${name}: callers that are on their way at a reset wait as on a new limiter`,
+    async () => {
+      for (const isEarlier of [false, true]) {
+        const { clock, store, limiter } = onHand(policies);
+        const call = (count: number) =>
+          Array.from({ length: count }, () => watch(clock, limiter.acquire()));
+        const callers = call(7);
+        await clock.advance(0);
+        store.held = isEarlier;
+        callers.push(...call(2));
+        if (isEarlier) await turn();
+        void limiter.reset();
+        callers.push(...call(5));
+        await store.deliver();
+        callers.push(...call(1));
+        await clock.advance(10_000);
+        assert.equal(instants(callers), [...Array.from({ length: 9 }, () => 0), ...at]);
+      }
+    },
+  );
+}
+
+waiting("callers of several sizes that are on their way at a reset keep their order", async () => {
+  for (const policies of [...Object.values(WITH_GAPS), rate(5)]) {
+    const { clock, limiter } = onHand(policies);
+    const order: number[] = [];
+    const call = (permits: number, i: number) => limiter.acquire(permits).then(() => order.push(i));
+    const before = [3, 1, 2, 4, 1].map(call);
+    void limiter.reset();
+    const after = [1, 3, 1].map((permits, i) => call(permits, before.length + i));
+    await clock.advance(60_000);
+    await Promise.all([...before, ...after]);
+    assert.equal(order, [0, 1, 2, 3, 4, 5, 6, 7]);
+  }
 });
+
+waiting(
+  "a caller that the store grants at once does not overtake one that a pause holds",
+  async () => {
+    const { clock, store, limiter } = onHand(tokenBucket({ capacity: 1, refill: 1, everyMs: 50 }));
+    await limiter.charge(1);
+    const first = watch(clock, limiter.acquire());
+    await clock.advance(30);
+    store.held = true;
+    const peeked = limiter.peek();
+    await turn();
+    // sent when the reply to the peek is there, after the instant of the first caller
+    const tried = watch(clock, limiter.tryAcquire());
+    const second = watch(clock, limiter.acquire());
+    const paused = limiter.pause(500);
+    await clock.advance(120);
+    await store.deliver();
+    await Promise.all([peeked, paused]);
+    await clock.advance(1000);
+    assert.equal(instants([tried, first, second]), [150, 650, 700]);
+    assert.is(tried.value, false);
+  },
+);
 
 for (const [name, policies] of Object.entries(WITH_GAPS)) {
   waiting(`${name}: reservations that a pause defers go beside no caller`, async () => {
