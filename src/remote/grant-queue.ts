@@ -21,15 +21,21 @@ export interface PromisedCaller extends Waiter {
   heir?(): PromisedCaller | undefined;
 }
 
+/** A pause, from its request on. */
+export interface Pause {
+  /** Until when it lasts. */
+  readonly until: number;
+}
+
 export class GrantQueue extends WaiterQueue<Grants> {
   readonly #time: MonotonicTime;
   readonly #sendsTime: boolean;
   /** Returns permits to the store. */
   #giveBack: (grant: Grant) => void = () => {};
-  /** Until when a pause lasts. */
+  /** In the order of their requests. */
+  #pauses: Pause[] = [];
+  /** Until when the longest one lasts. */
   #heldUntil = 0;
-  /** The same, without the pauses before the last reset was requested. */
-  #heldAfterReset = 0;
   /** The timers beside the queue that a pause defers. */
   readonly #alarms = new Map<() => void, Timer>();
   #isAsking = false;
@@ -193,21 +199,34 @@ export class GrantQueue extends WaiterQueue<Grants> {
     return Math.max(this.#heldUntil, this.now() + micros);
   }
 
-  override pause(micros: number): void {
-    this.#heldUntil = this.heldFor(micros);
-    this.#heldAfterReset = Math.max(this.#heldAfterReset, this.now() + micros);
+  override pause(micros: number): Pause {
+    const pause = { until: this.now() + micros };
+    this.#pauses.push(pause);
+    this.#heldUntil = Math.max(this.#heldUntil, pause.until);
     super.pause(micros);
+    return pause;
+  }
+
+  /** Called when the store has a pause, which is not ended alone any more: shorter ones before it make no difference. */
+  confirm(pause: Pause): void {
+    const own = this.#pauses.indexOf(pause);
+    this.#pauses = this.#pauses.filter(({ until }, i) => i >= own || until > pause.until);
+  }
+
+  /** Ends these pauses; callers that only they held go at their instants, or now. */
+  endPauses(ended: readonly Pause[]): void {
+    const pauses = new Set(ended);
+    this.#pauses = this.#pauses.filter((pause) => !pauses.has(pause));
+    this.#heldUntil = this.#pauses.reduce((latest, { until }) => Math.max(latest, until), 0);
+    this.restart(() => {});
+    super.pause(this.#heldUntil - this.last);
+    for (const look of [...this.#alarms.keys()]) look();
   }
 
   /** Called when a reset is requested. @returns ends all pauses until now; to be called when the store has run it */
   reset(): () => void {
-    this.#heldAfterReset = 0;
-    return () => {
-      this.#heldUntil = this.#heldAfterReset;
-      this.restart(() => {});
-      super.pause(this.#heldUntil - this.last);
-      for (const look of [...this.#alarms.keys()]) look();
-    };
+    const pauses = [...this.#pauses];
+    return () => this.endPauses(pauses);
   }
 
   /** Returns whether an instant has come and no pause defers it. */

@@ -233,21 +233,24 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   pause(micros: number): Promise<void> {
     const { queue } = this.parts;
     const until = queue.heldFor(micros);
+    const held = queue.pause(micros);
     const pause = pauseOf(micros);
     const askAgain = () => this.#askAgain(until);
     const options: CallOptions<void> = {
       ...pause,
       // callers whose requests were on the way have their promises then, and so have those behind it in its batch
-      result: () => queue.afterBatch(() => this.link.sendAhead(askAgain)),
-    };
-    if (this.#isAsked) {
-      const here: typeof pause.here = (...args) => {
-        const done = pause.here?.(...args);
+      result: () => {
+        queue.confirm(held);
+        queue.afterBatch(() => this.link.sendAhead(askAgain));
+      },
+      here: (...args) => {
+        queue.confirm(held);
+        pause.here?.(...args);
         askAgain();
-        return done;
-      };
-      return this.call({ ...options, here, failed: askAgain });
-    }
+      },
+      // callers keep what they were promised
+      failed: () => queue.endPauses([held]),
+    };
     return this.#retime(options, this.#returnsAll ? Infinity : until);
   }
 
@@ -291,8 +294,9 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     let isRefused = false;
     const done = this.call({
       ...options,
-      failed: () => {
+      failed: (error) => {
         isRefused = true;
+        options.failed?.(error);
       },
     });
     // while the store is away the call may have no effect, and then the callers keep their permits

@@ -109,7 +109,6 @@ export class RemoteLimiter implements Face, Counted, Combinable, AsyncDisposable
   async pause(ms: number): Promise<void> {
     const micros = Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000);
     this.#storeCalls.checkOpen();
-    this.#parts.queue.pause(micros);
     await this.#storeCalls.pause(micros);
   }
 

@@ -272,6 +272,27 @@ test("a reset ends the holds before it, not those after it", async () => {
   assert.is(clock.pending, 0);
 });
 
+test("a pause that is ended alone leaves the others, longer or shorter, before or after it", async () => {
+  for (const [others, expected] of [
+    [[[], []], 20],
+    [[[50], []], 50],
+    [[[], [50]], 50],
+    [[[200], [50]], 200],
+    [[[30], [40]], 40],
+  ] as const) {
+    const { clock, queue } = make();
+    const pause = (ms: number) => queue.confirm(queue.pause(ms * 1000));
+    others[0].forEach(pause);
+    const ended = queue.pause(100_000);
+    others[1].forEach(pause);
+    const [caller] = addCallers(queue, 20);
+    await clock.fake.advance(10);
+    queue.endPauses([ended]);
+    await clock.fake.advance(300);
+    assert.is(caller?.wokenAt, expected);
+  }
+});
+
 test("an alarm beside the queue: a hold defers it, and it can be cancelled", async () => {
   const { clock, queue } = make();
   const rung: [string, number][] = [];

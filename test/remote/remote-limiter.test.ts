@@ -809,6 +809,44 @@ away("a late reply to a peek gives no permits back", async () => {
   assert.is((await limiter.peek()).remaining, 5);
 });
 
+const losing: Readonly<Record<string, (made: ReturnType<typeof onHand>) => Promise<unknown>>> = {
+  "is refused in an outage": async ({ store, limiter }) => {
+    store.held = true;
+    const peeked = limiter.peek().catch(() => {});
+    await timers.tickAsync(1000);
+    await peeked;
+    return failure(() => limiter.pause(2000));
+  },
+  "waits behind a request that is lost": async ({ store, limiter }) => {
+    store.held = true;
+    const lost = limiter.acquire().catch(() => {});
+    await turn();
+    const error = failure(() => limiter.pause(2000));
+    await timers.tickAsync(1000);
+    await lost;
+    return error;
+  },
+  "fails together with a request": async ({ store, limiter }) => {
+    store.away = new Error("gone");
+    const lost = limiter.acquire().catch(() => {});
+    const error = failure(() => limiter.pause(2000));
+    await lost;
+    return error;
+  },
+};
+
+for (const [how, lose] of Object.entries(losing)) {
+  away(`a pause that ${how} takes nothing from callers with promised permits`, async () => {
+    const made = onHand(rate(1));
+    const { clock, limiter } = made;
+    const callers = Array.from({ length: 6 }, () => watch(clock, limiter.acquire()));
+    await clock.advance(50);
+    assert.instance(await lose(made), StoreUnavailableError);
+    await clock.advance(5000);
+    assert.equal(instants(callers), [0, 200, 400, 600, 800, 1000]);
+  });
+}
+
 away("waitForStore: all callers wait for recovery", async () => {
   const { store, limiter } = onHand(smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 }), {
     whenUnavailable: "wait",
