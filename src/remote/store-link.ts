@@ -229,11 +229,13 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     const isPermanent = this.isPermanent(cause);
     const isUnavailable = !isPermanent && (isOverdue || this.#strategy.unavailableOnError);
     if (!isPermanent) this.stats.lost(cause);
-    settleEach(requests, (request) => {
+    const settle = (request: Request) => {
       if (request.gone) return;
       if (isPermanent || this.#isDetached) request.fail(error);
       else this.#strategy.failed(request, error, true);
-    });
+    };
+    // another link may have detected the outage before: the requests that are kept since then were made later
+    if (requests.length > 0) this.#strategy.keepAhead(() => settleEach(requests, settle));
     if (isUnavailable) this.#becomeUnavailable(cause);
   }
 

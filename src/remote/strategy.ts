@@ -52,6 +52,14 @@ export class Strategy<Request extends PendingRequest<Answer>, Answer> {
     request.fail(error);
   }
 
+  /** Puts the requests that are kept meanwhile before those that are kept already. */
+  keepAhead(keep: () => void): void {
+    const later = [...this.kept];
+    this.kept.clear();
+    keep();
+    for (const [request, error] of later) this.kept.set(request, error);
+  }
+
   /** Handles the late reply to a request that has failed, or is kept. */
   late(request: Request, answer: Answer, sentAt: number): void {
     if (this.kept.delete(request) && !request.gone) request.answer(answer, sentAt);

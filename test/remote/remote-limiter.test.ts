@@ -869,6 +869,29 @@ away("waitForStore: all callers wait for recovery", async () => {
   assert.is(acquired.error, undefined);
 });
 
+away("waitForStore: callers on their way stay in front, whoever detects the outage", async () => {
+  const clock = new FakeClock();
+  const store = memoryStore({ clock });
+  const make = (name: string, timeoutMs: number) =>
+    StoreLimiter.create(store, name, rate(1), { clock, timeoutMs, whenUnavailable: "wait" });
+  const [limiter, other] = [make("api", 1000), make("mail", 500)];
+  const order: string[] = [];
+  const call = (name: string) => void limiter.acquire().then(() => order.push(name));
+  store.hang();
+  const peeked = other.peek();
+  call("a");
+  call("b");
+  await timers.tickAsync(600);
+  call("c");
+  store.fail();
+  await timers.tickAsync(10);
+  store.recover();
+  await timers.tickAsync(2000);
+  await peeked;
+  await clock.advance(1000);
+  assert.equal(order, ["a", "b", "c"]);
+});
+
 away("waitForStore: callers keep their distances after a pause whose reply is late", async () => {
   const { clock, store, limiter } = onHand(rate(1), { whenUnavailable: "wait" });
   store.held = true;
