@@ -115,14 +115,17 @@ export class Deadline {
     return Math.max(0, this.#storeEndMs - performance.now());
   }
 
-  /** Asks participants. The time of an answer does not count, but that of an outage does. */
+  /** Asks participants. The time of their answers does not count, but that of an outage does. */
   asking<T>(ask: () => MaybePromise<T>): MaybePromise<T> {
-    const sinceMs = performance.now();
+    this.#look();
     return chain(ask(), (answer) => {
-      const isOnStore = this.#onStores.length > 0;
-      this.#wasAway ||= isOnStore && performance.now() - sinceMs > longestAnswer(this.#onStores);
+      this.#look();
       return answer;
     });
+  }
+
+  #look(): void {
+    this.#wasAway ||= this.#onStores.some(({ answerMs }) => answerMs === 0);
   }
 
   /**

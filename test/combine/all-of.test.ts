@@ -667,6 +667,35 @@ elsewhere("a call waits no longer than it may for permits to be given back", asy
   }
 });
 
+elsewhere("the round trips of a call to stores that are not away are no outage", async () => {
+  const timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  try {
+    const limiters = ["one", "two"].map((name) => {
+      const store = memoryStore();
+      store.delayMs = 300;
+      return StoreLimiter.create(store, name, window(5), {
+        ...{ whenUnavailable: "wait", timeoutMs: 500 },
+      });
+    });
+    const slots = ConcurrencyLimiter.create(1);
+    const called = allOf(slots, ...limiters).tryAcquire(1, 800);
+    let lease: Disposable | undefined;
+    for (let ms = 0; ms < 1800; ms += 10) {
+      await timers.tickAsync(10);
+      await turn();
+      if (ms === 100) lease = slots.tryAcquire();
+      // they were looked at, took, and gave back in one trip each
+      if (ms === 1000) lease?.[Symbol.dispose]();
+    }
+    assert.ok(await Promise.race([called, turn()]));
+    const closed = Promise.all(limiters.map((limiter) => limiter.close()));
+    await timers.tickAsync(1000);
+    await closed;
+  } finally {
+    timers.uninstall();
+  }
+});
+
 elsewhere("permits of a call return that is aborted just when its reply arrives", async () => {
   for (let microtasks = 0; microtasks < 12; microtasks++) {
     const clock = new FakeClock();
