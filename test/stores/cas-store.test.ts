@@ -260,7 +260,7 @@ races("a lost race is not retried after the limiter has given up", async () => {
     backend.writes += 1;
     return false;
   };
-  const limiter = StoreLimiter.create(casStore(backend), "api", window(10), { timeoutMs: 60 });
+  const limiter = StoreLimiter.create(casStore(backend), "api", window(10), { timeoutMs: 500 });
   const error = await failure(() => limiter.acquire());
   assert.instance(error, StoreUnavailableError);
   assert.ok(backend.writes > 1);
