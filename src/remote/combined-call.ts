@@ -69,7 +69,7 @@ export function remoteParticipant(
       return String(calls.link.location?.slot);
     },
     get answerMs() {
-      return answerMs(calls);
+      return calls.link.answerMs;
     },
     refused: (permits, check) => reportRefusal(callStats, policyState.amount(permits), check),
     full: (permits, { decision }) => {
@@ -80,16 +80,11 @@ export function remoteParticipant(
   return participant;
 }
 
-/** See `Participant`. */
-function answerMs({ link, parts }: RemoteCalls): number {
-  return link.isUnavailable ? 0 : parts.timeoutMs;
-}
-
 /** For a limiter on a store that cannot run a script for several limiters: it is asked by its own verbs. */
 function awaitedStore(calls: RemoteCalls): AwaitedStore {
   return {
     get answerMs() {
-      return answerMs(calls);
+      return calls.link.answerMs;
     },
     back(options) {
       const error = calls.link.refusal();

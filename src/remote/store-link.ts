@@ -67,6 +67,11 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     return this.#joined !== undefined;
   }
 
+  /** How long the store may take to answer, ms; 0 while it is away. */
+  get answerMs(): number {
+    return this.isUnavailable ? 0 : this.timeoutMs;
+  }
+
   send(request: Request): void {
     this.#send(request);
   }

@@ -502,198 +502,185 @@ const ENDED = [
   "try until signal: enough, 400 ms",
 ];
 
-elsewhere("a call waits no longer than it may for a store that its limiter asks", async () => {
-  const timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  try {
-    const backend = new MapBackend();
-    let back: Promise<void> | undefined;
-    const once = async <T>(run: () => Promise<T>) => {
-      await back;
-      return run();
-    };
-    const store = casStore({
-      get: (key) => once(() => backend.get(key)),
-      compareAndSet: (...change) => once(() => backend.compareAndSet(...change)),
-    });
-    const limiter = StoreLimiter.create(store, "cas", window(5, HOUR), {
-      ...{ whenUnavailable: "wait", timeoutMs: 100 },
-    });
-    for (const combination of [
-      allOf(limiter),
-      allOf(limiter, Limiter.create(window(5, HOUR))),
-      allOf(limiter, ConcurrencyLimiter.create(5)),
-    ]) {
-      let recover = () => {};
-      back = new Promise((resolve) => {
-        recover = resolve;
-      });
-      assert.equal(await outage(timers, combination), ENDED.with(3, "at once: refused, 100 ms"));
-      assert.equal(await outage(timers, combination), ENDED);
-      back = undefined;
-      recover();
-      await timers.tickAsync(3000);
-      await turn();
-      await timers.tickAsync(1);
-      assert.equal([limiter.state, (await limiter.peek()).remaining], ["ready", 5]);
+/** A test whose stores and callers wait by timers that it advances. */
+function inTimers(title: string, run: (timers: FakeTimers.Clock) => Promise<void>): void {
+  elsewhere(title, async () => {
+    const timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+    try {
+      await run(timers);
+    } finally {
+      timers.uninstall();
     }
-    const closed = limiter.close();
+  });
+}
+
+inTimers("a call waits no longer than it may for a store that its limiter asks", async (timers) => {
+  const backend = new MapBackend();
+  let back: Promise<void> | undefined;
+  const once = async <T>(run: () => Promise<T>) => {
+    await back;
+    return run();
+  };
+  const store = casStore({
+    get: (key) => once(() => backend.get(key)),
+    compareAndSet: (...change) => once(() => backend.compareAndSet(...change)),
+  });
+  const limiter = StoreLimiter.create(store, "cas", window(5, HOUR), {
+    ...{ whenUnavailable: "wait", timeoutMs: 100 },
+  });
+  for (const combination of [
+    allOf(limiter),
+    allOf(limiter, Limiter.create(window(5, HOUR))),
+    allOf(limiter, ConcurrencyLimiter.create(5)),
+  ]) {
+    let recover = () => {};
+    back = new Promise((resolve) => {
+      recover = resolve;
+    });
+    assert.equal(await outage(timers, combination), ENDED.with(3, "at once: refused, 100 ms"));
+    assert.equal(await outage(timers, combination), ENDED);
+    back = undefined;
+    recover();
+    await timers.tickAsync(3000);
+    await turn();
+    await timers.tickAsync(1);
+    assert.equal([limiter.state, (await limiter.peek()).remaining], ["ready", 5]);
+  }
+  const closed = limiter.close();
+  await timers.tickAsync(1000);
+  await closed;
+});
+
+inTimers("a call waits no longer than it may for slots of a store that is away", async (timers) => {
+  const subscriber = {
+    subscribe: async () => {},
+    unsubscribe: async () => {},
+    on() {},
+    off() {},
+  };
+  for (const runScript of [
+    () => new Promise<never>(() => {}),
+    () => Promise.reject(new Error("gone")),
+  ]) {
+    const slots = RedisConcurrencyLimiter.create({ runScript }, "slots", 5, {
+      ...{ whenUnavailable: "wait", timeoutMs: 100, subscriber },
+    });
+    const found = slots.tryAcquire();
+    await timers.tickAsync(100);
+    await found;
+    for (const combination of [allOf(slots), allOf(slots, Limiter.create(window(5, HOUR)))]) {
+      assert.equal(await outage(timers, combination), ENDED);
+    }
+    const closed = slots.close();
     await timers.tickAsync(1000);
     await closed;
-  } finally {
-    timers.uninstall();
   }
 });
 
-elsewhere("a call waits no longer than it may for slots of a store that is away", async () => {
-  const timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  try {
-    const subscriber = {
-      subscribe: async () => {},
-      unsubscribe: async () => {},
-      on() {},
-      off() {},
-    };
-    for (const runScript of [
-      () => new Promise<never>(() => {}),
-      () => Promise.reject(new Error("gone")),
-    ]) {
-      const slots = RedisConcurrencyLimiter.create({ runScript }, "slots", 5, {
-        ...{ whenUnavailable: "wait", timeoutMs: 100, subscriber },
-      });
-      const found = slots.tryAcquire();
-      await timers.tickAsync(100);
-      await found;
-      for (const combination of [allOf(slots), allOf(slots, Limiter.create(window(5, HOUR)))]) {
-        assert.equal(await outage(timers, combination), ENDED);
-      }
-      const closed = slots.close();
-      await timers.tickAsync(1000);
-      await closed;
-    }
-  } finally {
-    timers.uninstall();
-  }
-});
-
-elsewhere("a call waits no longer than it may for its place on a store", async () => {
-  const timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  try {
-    for (const stop of ["hang", "fail"] as const) {
-      const clock = new FakeClock();
-      const store = memoryStore({ clock });
-      const limiter = StoreLimiter.create(store, "place", window(5), {
-        ...{ clock, whenUnavailable: "wait", timeoutMs: 100 },
-      });
-      await limiter.acquire(5);
-      const run = store.run.bind(store);
-      store.run = (...call) => {
-        if (call[2].some(({ verb }) => verb === "reserve")) store[stop]();
-        return run(...call);
-      };
-      const controller = new AbortController();
-      const { signal } = controller;
-      const slots = ConcurrencyLimiter.create(5);
-      const aborted = watch(clock, allOf(limiter).acquire(1, { signal }));
-      const timed = watch(clock, allOf(limiter, slots).tryAcquire(1, 1500));
-      await timers.tickAsync(400);
-      controller.abort(new Error("enough"));
-      await timers.tickAsync(1099);
-      await turn();
-      assert.match(`${aborted.error}`, "enough");
-      assert.is(timed.at, undefined);
-      await timers.tickAsync(1);
-      await turn();
-      await timers.tickAsync(0);
-      assert.equal([timed.at, timed.value], [0, undefined], stop);
-      store.run = run;
-      store.recover();
-      await timers.tickAsync(3000);
-      await turn();
-      await timers.tickAsync(1);
-      assert.equal([slots.active, (await limiter.peek()).waitMs], [0, 1000]);
-      await clock.advance(1000);
-      assert.is((await limiter.peek()).remaining, 5);
-      const closed = limiter.close();
-      await timers.tickAsync(1000);
-      await closed;
-    }
-  } finally {
-    timers.uninstall();
-  }
-});
-
-elsewhere("a call waits no longer than it may for permits to be given back", async () => {
-  const timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  try {
+inTimers("a call waits no longer than it may for its place on a store", async (timers) => {
+  for (const stop of ["hang", "fail"] as const) {
     const clock = new FakeClock();
     const store = memoryStore({ clock });
-    const there = StoreLimiter.create(store, "back", window(5, HOUR), {
+    const limiter = StoreLimiter.create(store, "place", window(5), {
       ...{ clock, whenUnavailable: "wait", timeoutMs: 100 },
     });
-    const here = Limiter.create(window(1, HOUR), { clock });
-    const run = store.runTogether.bind(store);
-    store.runTogether = async (...call) => {
-      const reply = await run(...call);
-      here.charge(1);
-      store.hang();
-      return reply;
+    await limiter.acquire(5);
+    const run = store.run.bind(store);
+    store.run = (...call) => {
+      if (call[2].some(({ verb }) => verb === "reserve")) store[stop]();
+      return run(...call);
     };
-    const limiter = allOf(there, here);
     const controller = new AbortController();
-    const aborted = watch(clock, limiter.acquire(1, { signal: controller.signal }));
-    await timers.tickAsync(500);
+    const { signal } = controller;
+    const slots = ConcurrencyLimiter.create(5);
+    const aborted = watch(clock, allOf(limiter).acquire(1, { signal }));
+    const timed = watch(clock, allOf(limiter, slots).tryAcquire(1, 1500));
+    await timers.tickAsync(400);
     controller.abort(new Error("enough"));
-    await timers.tickAsync(0);
-    assert.match(`${aborted.error}`, "enough");
-    store.recover();
-    await timers.tickAsync(3000);
-    here.reset();
-    const timed = watch(clock, limiter.tryAcquire(1, 500));
-    await timers.tickAsync(499);
+    await timers.tickAsync(1099);
     await turn();
+    assert.match(`${aborted.error}`, "enough");
     assert.is(timed.at, undefined);
     await timers.tickAsync(1);
     await turn();
     await timers.tickAsync(0);
-    assert.is(timed.value, false);
+    assert.equal([timed.at, timed.value], [0, undefined], stop);
+    store.run = run;
     store.recover();
     await timers.tickAsync(3000);
-    assert.is((await there.peek()).remaining, 5);
-    const closed = there.close();
+    await turn();
+    await timers.tickAsync(1);
+    assert.equal([slots.active, (await limiter.peek()).waitMs], [0, 1000]);
+    await clock.advance(1000);
+    assert.is((await limiter.peek()).remaining, 5);
+    const closed = limiter.close();
     await timers.tickAsync(1000);
     await closed;
-  } finally {
-    timers.uninstall();
   }
 });
 
-elsewhere("the round trips of a call to stores that are not away are no outage", async () => {
-  const timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  try {
-    const limiters = ["one", "two"].map((name) => {
-      const store = memoryStore();
-      store.delayMs = 300;
-      return StoreLimiter.create(store, name, window(5), {
-        ...{ whenUnavailable: "wait", timeoutMs: 500 },
-      });
+inTimers("a call waits no longer than it may for permits to be given back", async (timers) => {
+  const clock = new FakeClock();
+  const store = memoryStore({ clock });
+  const there = StoreLimiter.create(store, "back", window(5, HOUR), {
+    ...{ clock, whenUnavailable: "wait", timeoutMs: 100 },
+  });
+  const here = Limiter.create(window(1, HOUR), { clock });
+  const run = store.runTogether.bind(store);
+  store.runTogether = async (...call) => {
+    const reply = await run(...call);
+    here.charge(1);
+    store.hang();
+    return reply;
+  };
+  const limiter = allOf(there, here);
+  const controller = new AbortController();
+  const aborted = watch(clock, limiter.acquire(1, { signal: controller.signal }));
+  await timers.tickAsync(500);
+  controller.abort(new Error("enough"));
+  await timers.tickAsync(0);
+  assert.match(`${aborted.error}`, "enough");
+  store.recover();
+  await timers.tickAsync(3000);
+  here.reset();
+  const timed = watch(clock, limiter.tryAcquire(1, 500));
+  await timers.tickAsync(499);
+  await turn();
+  assert.is(timed.at, undefined);
+  await timers.tickAsync(1);
+  await turn();
+  await timers.tickAsync(0);
+  assert.is(timed.value, false);
+  store.recover();
+  await timers.tickAsync(3000);
+  assert.is((await there.peek()).remaining, 5);
+  const closed = there.close();
+  await timers.tickAsync(1000);
+  await closed;
+});
+
+inTimers("the round trips of a call to stores that are not away are no outage", async (timers) => {
+  const limiters = ["one", "two"].map((name) => {
+    const store = memoryStore();
+    store.delayMs = 300;
+    return StoreLimiter.create(store, name, window(5), {
+      ...{ whenUnavailable: "wait", timeoutMs: 500 },
     });
-    const slots = ConcurrencyLimiter.create(1);
-    const called = allOf(slots, ...limiters).tryAcquire(1, 800);
-    let lease: Disposable | undefined;
-    for (let ms = 0; ms < 1800; ms += 10) {
-      await timers.tickAsync(10);
-      await turn();
-      if (ms === 100) lease = slots.tryAcquire();
-      // they were looked at, took, and gave back in one trip each
-      if (ms === 1000) lease?.[Symbol.dispose]();
-    }
-    assert.ok(await Promise.race([called, turn()]));
-    const closed = Promise.all(limiters.map((limiter) => limiter.close()));
-    await timers.tickAsync(1000);
-    await closed;
-  } finally {
-    timers.uninstall();
+  });
+  const slots = ConcurrencyLimiter.create(1);
+  const called = allOf(slots, ...limiters).tryAcquire(1, 800);
+  let lease: Disposable | undefined;
+  for (let ms = 0; ms < 1800; ms += 10) {
+    await timers.tickAsync(10);
+    await turn();
+    if (ms === 100) lease = slots.tryAcquire();
+    // they were looked at, took, and gave back in one trip each
+    if (ms === 1000) lease?.[Symbol.dispose]();
   }
+  assert.ok(await Promise.race([called, turn()]));
+  const closed = Promise.all(limiters.map((limiter) => limiter.close()));
+  await timers.tickAsync(1000);
+  await closed;
 });
 
 elsewhere("permits of a call return that is aborted just when its reply arrives", async () => {

@@ -90,9 +90,4 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
     this.send(call);
     return call;
   }
-
-  /** How long the store may take to answer, ms; 0 while it is away. */
-  get answerMs(): number {
-    return this.isUnavailable ? 0 : this.timeoutMs;
-  }
 }
