@@ -41,11 +41,12 @@ test("a slow store answers later, by its own clock", async () => {
 });
 
 test("a slow store in real time answers within timeoutMs or not", async () => {
-  const store = memoryStore();
+  const [store, other] = [memoryStore(), memoryStore()];
   store.delayMs = 500;
+  other.delayMs = 500;
   const hasty = StoreLimiter.create(store, "api", window(1), { timeoutMs: 10 });
   assert.instance(await failure(() => hasty.tryAcquire()), StoreUnavailableError);
-  const slow = StoreLimiter.create(store, "other", window(1), { timeoutMs: 30_000 });
+  const slow = StoreLimiter.create(other, "api", window(1), { timeoutMs: 30_000 });
   assert.is(await slow.tryAcquire(), true);
   store.recover();
   assert.is(store.delayMs, 0);
