@@ -239,7 +239,7 @@ export class Member {
   #round(lease: Lease, now: number): void {
     if (!lease.isAnswered) {
       const waitedMs = this.#home.patienceMs;
-      this.#home.lost(lease, new Error(`the home has not answered for ${waitedMs} ms`));
+      this.#home.lost(lease, new Error(`the home has not answered for ${Math.round(waitedMs)} ms`));
       lease.missed += 1;
       // a client may keep each message: the pauses double
       const isDue = (lease.missed & (lease.missed - 1)) === 0;

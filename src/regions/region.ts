@@ -148,7 +148,8 @@ export class Region {
 
   async close(): Promise<void> {
     const closed = this.member.close();
-    for (const key of [undefined, ...this.#parts.keys()]) this.dismiss(key);
+    const reason = new LimiterClosedError(this.name);
+    for (const part of [this.#whole, ...this.#parts.values()]) part.dismiss(reason);
     await Promise.all([closed, this.reserve?.close()]);
   }
 }

@@ -776,4 +776,18 @@ test("permits that are given back are no demand", async () => {
   assert.ok(demand < 1.2 * without, `${demand} is asked for, without refunds ${without}`);
 });
 
+test("closing makes one error for all keys: 100 000 stack traces would hold the process for half a second", async () => {
+  const { clock, limiter } = open();
+  const calls = ["a", "b"].map(async (key) => {
+    await limiter.for(key).acquire(10);
+    return errorOf(limiter.for(key).acquire(10));
+  });
+  await clock.advance(0);
+  const closed = limiter.close();
+  const [one, other] = await Promise.all(calls);
+  assert.instance(one, LimiterClosedError);
+  assert.is(one, other);
+  await closed;
+});
+
 test.run();
