@@ -261,9 +261,6 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
 
   /** Whether a pause that defers one caller returns the permits of all. */
   get #returnsAll(): boolean {
-    const [policy, ...others] = this.parts.activePolicies.policies;
-    // a single rate can promise all permits again that return, others only further ones behind the last promise
-    if (others.length === 0 && !policy?.algorithm.receiptIsTime) return true;
     // reservations that are awaited go when the pause ends: no caller may go just after it then
     return [...this.#waiters].some((waiter) => !(waiter as RemoteWaiter).isAwaited);
   }

@@ -21,7 +21,7 @@ import type { RemoteLimiter } from "../../src/remote/remote-limiter.ts";
 import { StoreLimiter } from "../../src/store.ts";
 import type { Answer } from "../../src/stores/store.ts";
 import { FakeClock, memoryStore } from "../../src/testing/index.ts";
-import { onHand } from "../support/limiter/remote.ts";
+import { HandStore, onHand } from "../support/limiter/remote.ts";
 import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
 
@@ -273,6 +273,8 @@ const WITH_GAPS: Readonly<Record<string, Policies>> = {
   "two rates": { small: rate(5), large: rate(9) },
 };
 
+const ascending = (a: number, b: number) => a - b;
+
 /** When 20 callers go that call at 0, if there is a pause. */
 async function pausing(policies: Policies, atMs: number, ms: number, sizes = [1]) {
   const { clock, limiter } = onHand(policies);
@@ -302,6 +304,76 @@ waiting(
     }
   },
 );
+
+const EVERY_ALGORITHM: Readonly<Record<string, Policy>> = {
+  "a rate": smoothBursty({ permitsPerSecond: 5, burstSeconds: 0 }),
+  "a rate with bursts": smoothBursty({ permitsPerSecond: 5, prefilled: true }),
+  "a warm-up": smoothWarmingUp({ permitsPerSecond: 5, warmupMs: 1000 }),
+  gcra: gcra({ limit: 3, periodMs: 600 }),
+  "a bucket": rate(5),
+  "a bucket of single permits": tokenBucket({ capacity: 3, refill: 1, everyMs: 200 }),
+  "a fixed window": fixed,
+  "a sliding window": slidingWindow(second),
+  "a sliding log": slidingLog(second),
+};
+
+for (const [name, policy] of Object.entries(EVERY_ALGORITHM)) {
+  waiting(`${name}: a pause costs its time and what was promised for it`, async () => {
+    const without = await pausing(policy, 0, 0);
+    for (const atMs of [0, 100, 399, 400, 1000]) {
+      for (const ms of [1, 20, 300, 1000, 2500, 10_000]) {
+        const at = await pausing(policy, atMs, ms);
+        const text = `${ms} at ${atMs}: ${at}`;
+        assert.equal(at, at.toSorted(ascending), text);
+        assert.not.ok(
+          at.some((goes) => goes > atMs && goes < atMs + ms),
+          text,
+        );
+        assertBound(policy, at, text);
+        const lost = without.filter((goes) => goes > atMs && goes < atMs + ms).length;
+        // a window grants five at once at its start
+        const most = Number(without.at(-1)) + ms + lost * 200 + 1000;
+        assert.ok(Number(at.at(-1)) <= most, `${text}; at most ${most}`);
+      }
+    }
+  });
+
+  waiting(`${name}: short pauses of several processes do not stop their callers`, async () => {
+    for (const processes of [1, 2, 3]) {
+      const clock = new FakeClock();
+      const store = new HandStore(clock);
+      const limiters = Array.from({ length: processes }, () =>
+        onHand(policy, { clock, store }),
+      ).map(({ limiter }) => limiter);
+      const at: number[] = [];
+      const work = async (limiter: RemoteLimiter) => {
+        for (;;) {
+          await limiter.acquire();
+          at.push(clock.now());
+        }
+      };
+      for (let i = 0; i < 24; i++) void work(limiters[i % processes] as RemoteLimiter);
+      // five a second and 40 pauses: each costs at most one permit
+      for (let i = 0; i < 40; i++) {
+        await clock.advance(500);
+        void limiters[i % processes]?.pause(20);
+      }
+      assert.ok(at.length >= 60, `${at.length} in 20 s for ${processes}`);
+      assertBound(policy, at, `${processes} processes`);
+    }
+  });
+}
+
+/** Checks that at any time no more have gone than the policy may let through. */
+function assertBound(policy: Policy, at: readonly number[], text: string): void {
+  for (const [i, from] of at.entries()) {
+    for (const [j, to] of at.entries()) {
+      if (j < i) continue;
+      const most = policy.algorithm.bound(policy, (to - from) * 1000, 1);
+      assert.ok(j - i + 1 <= most + 1e-6, `${j - i + 1} from ${from} to ${to}; ${text}`);
+    }
+  }
+}
 
 /** How many of the callers, at most, go within 990 ms of each other. */
 const most = (at: readonly number[]) =>
