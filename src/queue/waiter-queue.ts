@@ -262,8 +262,13 @@ export class WaiterQueue<S extends Supply = Supply> {
       if (entry instanceof Change) this.#apply(entry);
     }
     apply(now, epoch);
-    this.#floor = now;
-    this.#pausedUntil = now;
+    this.endPause();
+  }
+
+  /** Called when the queue has caught up: the pause now ends at `until`, whatever was its end before. */
+  protected endPause(until = this.last): void {
+    this.#floor = this.last;
+    this.#pausedUntil = until;
     this.late.lateBy = 0;
     this.#retime();
   }

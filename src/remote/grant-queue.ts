@@ -218,8 +218,8 @@ export class GrantQueue extends WaiterQueue<Grants> {
     const pauses = new Set(ended);
     this.#pauses = this.#pauses.filter((pause) => !pauses.has(pause));
     this.#heldUntil = this.#pauses.reduce((latest, { until }) => Math.max(latest, until), 0);
-    this.restart(() => {});
-    super.pause(this.#heldUntil - this.last);
+    this.catchUp();
+    this.endPause(this.#heldUntil);
     for (const look of [...this.#alarms.keys()]) look();
   }
 

@@ -919,6 +919,33 @@ for (const [how, lose] of Object.entries(losing)) {
   });
 }
 
+away("a pause that fails releases no caller that a later, longer one holds", async () => {
+  const { clock, store, limiter } = onHand(rate(1));
+  const callers = Array.from({ length: 6 }, () => watch(clock, limiter.acquire()));
+  await clock.advance(50);
+  const { run } = store;
+  let fail = (_: Error) => {};
+  store.run = () => {
+    store.run = run;
+    return new Promise((_, reject) => {
+      fail = reject;
+    });
+  };
+  const lost = failure(() => limiter.acquire());
+  const short = failure(() => limiter.pause(200));
+  await turn();
+  await clock.advance(10);
+  const long = limiter.pause(5000);
+  await clock.advance(440);
+  assert.equal(instants(callers), [0, ...Array.from({ length: 5 })]);
+  fail(new Error("ECONNRESET"));
+  assert.instance(await lost, StoreUnavailableError);
+  assert.instance(await short, StoreUnavailableError);
+  await long;
+  await clock.advance(20_000);
+  assert.equal(instants(callers), [0, 5500, 5700, 5900, 6100, 6300]);
+});
+
 away("waitForStore: all callers wait for recovery", async () => {
   const { store, limiter } = onHand(smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 }), {
     whenUnavailable: "wait",
