@@ -342,6 +342,11 @@ export class WaiterQueue<S extends Supply = Supply> {
     return this.#schedule.remove(waiter, at);
   }
 
+  /** Refuses waiters at the end of the queue that are too late, now or when all instants are computed again. */
+  protected refuseLate(): void {
+    if (!this.#stale) this.#schedule.replay(this.#from);
+  }
+
   /** Called when the waiters need new instants, none of them before the present; `#retime` computes them. */
   outdate(): void {
     this.#floor = Math.max(this.#floor, this.last);

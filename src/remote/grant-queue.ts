@@ -87,16 +87,18 @@ export class GrantQueue extends WaiterQueue<Grants> {
     for (const signal of signals) this.signals.delete(signal, waiter);
   }
 
-  /** Whether a pause or a reset holds callers: no later one may go before them. */
-  get isHeld(): boolean {
-    return this.head !== undefined && (this.#isShort || this.now() < this.#heldUntil);
+  /** Whether callers wait: no later one may go before them. */
+  get hasCallers(): boolean {
+    this.catchUp();
+    return this.head !== undefined;
   }
 
-  /** Adds a caller with its grant. */
+  /** Adds a caller with its grant; refuses it if it would wait for too long behind the others. */
   enter(caller: PromisedCaller, grant: Grant): void {
     const isLast = this.supply.add(grant);
     this.add(caller);
     if (!isLast || this.#isShort) this.outdate();
+    else if (caller.deadline < Infinity) this.refuseLate();
   }
 
   /** Removes a caller: its permits go to callers behind it, or return to the store. */

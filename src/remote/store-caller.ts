@@ -30,12 +30,9 @@ export class StoreCaller extends RemoteWaiter implements PromisedCaller {
 
   override granted(wait: number, grant?: Grant): void {
     const { queue } = this.host.parts;
-    if (grant === undefined || (wait === 0 && !queue.isHeld)) {
+    if (grant === undefined || (wait === 0 && !queue.hasCallers)) {
       // after an outage the wait for the store counts, too
       this.#released(this.isAgain ? this.waited : 0);
-    } else if (Math.max(queue.end, grant.instant) > this.deadline) {
-      queue.addSpare(grant);
-      this.decline(() => this.host.full(this.amount));
     } else {
       this.promised();
       queue.enter(this, grant);

@@ -141,7 +141,7 @@ waiting("refunded permits go to the earliest callers, and later ones keep the pa
   );
 });
 
-waiting("a delayed reply delays no other caller", async () => {
+waiting("after a delayed reply callers go in order, and no instant is lost", async () => {
   const policy = smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 });
   const { clock, store, limiter } = onHand(policy, { sendsTime: false });
   await limiter.charge(5);
@@ -153,7 +153,7 @@ waiting("a delayed reply delays no other caller", async () => {
   await clock.advance(1e6);
   assert.equal(
     acquired.map(({ at }) => at),
-    [7000, 6000, 8000, 9000, 11_000],
+    [6000, 7000, 8000, 9000, 11_000],
   );
 });
 
@@ -551,6 +551,35 @@ waiting(
     assert.is(tried.value, false);
   },
 );
+
+for (const [name, policy] of Object.entries(EVERY_ALGORITHM)) {
+  waiting(`${name}: a caller that the store grants at once overtakes nobody`, async () => {
+    for (const how of ["reset", "refund"] as const) {
+      const clock = new FakeClock();
+      const store = new HandStore(clock);
+      const [limiter, other] = [0, 1].map(() => onHand(policy, { clock, store }).limiter);
+      const order: number[] = [];
+      const call = (i: number) => limiter?.acquire().then(() => order.push(i));
+      const calls = Array.from({ length: 14 }, (_, i) => call(i));
+      await clock.advance(100);
+      if (how === "reset") await other?.reset();
+      else for (let i = 0; i < 3; i++) await limiter?.refund(3);
+      calls.push(call(14), call(15), call(16));
+      // its permits go to the first callers, or back to the store
+      const tried = await limiter?.tryAcquire(1, 0);
+      await clock.advance(60_000);
+      await Promise.all(calls);
+      assert.equal(
+        order,
+        Array.from({ length: 17 }, (_, i) => i),
+        how,
+      );
+      assert.is(tried, false, how);
+      const { limit, remaining } = await (limiter as RemoteLimiter).peek();
+      assert.is(remaining, limit, "nothing is lost");
+    }
+  });
+}
 
 for (const [name, policies] of Object.entries(WITH_GAPS)) {
   waiting(`${name}: reservations that a pause defers go beside no caller`, async () => {
