@@ -79,7 +79,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   /** Makes the requests that are sent meanwhile go before those that are queued. */
   sendAhead(send: () => void): void {
     const queued = this.#batcher.take();
-    send();
+    this.#strategy.keepAhead(send);
     for (const request of queued) if (!request.gone) this.#send(request);
   }
 

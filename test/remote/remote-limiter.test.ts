@@ -1020,6 +1020,45 @@ away("waitForStore: callers on their way stay in front, whoever detects the outa
   assert.equal(order, ["a", "b", "c"]);
 });
 
+for (const verb of ["pause", "reset"] as const) {
+  for (const isLate of [false, true]) {
+    away(
+      `waitForStore: a ${verb} whose reply is ${isLate ? "late" : "lost"} leaves callers in order`,
+      async () => {
+        const { clock, store, limiter } = onHand(rate(1), { whenUnavailable: "wait" });
+        const order: number[] = [];
+        let called = 0;
+        const call = (count: number) => {
+          for (; count > 0; count--) {
+            const own = called++;
+            void limiter.acquire().then(() => order.push(own));
+          }
+        };
+        const pass = async (ms: number) => {
+          for (; ms > 0; ms -= 10) {
+            await Promise.all([timers.tickAsync(10), clock.advance(10)]);
+            await turn();
+          }
+        };
+        call(6);
+        await pass(50);
+        if (isLate) store.held = true;
+        else store.lostReplies = 1;
+        call(1);
+        const done = verb === "pause" ? limiter.pause(1000) : limiter.reset();
+        call(1);
+        await pass(1500);
+        call(1);
+        await pass(500);
+        await store.deliver();
+        await pass(6000);
+        await done;
+        assert.equal(order, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+      },
+    );
+  }
+}
+
 away("waitForStore: callers keep their distances after a pause whose reply is late", async () => {
   const { clock, store, limiter } = onHand(rate(1), { whenUnavailable: "wait" });
   store.held = true;
