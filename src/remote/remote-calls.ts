@@ -59,6 +59,8 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
   readonly #waiters = new LinkedList<QueueEntry>();
   /** Reservations for the count of `maxWaiting`: each counts only as long as it is pending. */
   readonly #reserved = new Set<ReservedInStore>();
+  /** The latest end of the pauses of a batch, after which callers ask again. */
+  #againUntil: number | undefined;
   #closing: Promise<void> | undefined;
 
   constructor(store: Store, key: string, parts: Parts) {
@@ -235,18 +237,17 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     const until = queue.heldFor(micros);
     const held = queue.pause(micros);
     const pause = pauseOf(micros);
-    const askAgain = () => this.#askAgain(until);
     const options: CallOptions<void> = {
       ...pause,
       // callers whose requests were on the way have their promises then, and so have those behind it in its batch
       result: () => {
         queue.confirm(held);
-        queue.afterBatch(() => this.link.sendAhead(askAgain));
+        this.#askAgainAfterBatch(until);
       },
       here: (...args) => {
         queue.confirm(held);
         pause.here?.(...args);
-        askAgain();
+        this.#askAgain(until);
       },
       // callers keep what they were promised
       failed: () => queue.endPauses([held]),
@@ -254,27 +255,29 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     return this.#retime(options, this.#returnsAll ? Infinity : until);
   }
 
-  /** Whether a caller has no answer yet. */
-  get #isAsked(): boolean {
-    return [...this.#waiters].some((waiter) => (waiter as RemoteWaiter).isAwaited);
+  /** Whether a caller has no answer yet (true), or a reservation has none or is awaited (false). */
+  #hasWaiter(isAwaited: boolean): boolean {
+    for (const waiter of this.#waiters) {
+      if ((waiter as RemoteWaiter).isAwaited === isAwaited) return true;
+    }
+    return false;
   }
 
   /** Whether a pause that defers one caller returns the permits of all. */
   get #returnsAll(): boolean {
     // reservations that are awaited go when the pause ends: no caller may go just after it then
-    return [...this.#waiters].some((waiter) => !(waiter as RemoteWaiter).isAwaited);
+    return this.#hasWaiter(false);
   }
 
   reset(): Promise<void> {
     this.strategy.outdated();
     const { queue } = this.parts;
     const endPauses = queue.reset();
-    const askAgain = () => this.#askAgain(0);
     return this.#retime({
       request: () => ({ verb: "reset" }),
       result: () => {
         // callers whose requests were on the way have permits of the old state then
-        if (queue.forget()) queue.afterBatch(() => this.link.sendAhead(askAgain));
+        if (queue.forget()) this.#askAgainAfterBatch(0);
         endPauses();
         this.prefetcher?.reset();
       },
@@ -287,7 +290,7 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
    * the old state. Otherwise all callers with an instant inside a pause would go at once when it ends.
    */
   #retime(options: CallOptions<void>, until?: number): Promise<void> {
-    const isAsked = this.#isAsked;
+    const isAsked = this.#hasWaiter(true);
     let isRefused = false;
     const done = this.call({
       ...options,
@@ -302,6 +305,18 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     if (isAsked) this.prefetcher?.release();
     else this.#askAgain(until);
     return done;
+  }
+
+  /** Asks again once for all pauses of a batch: each time thousands of requests may be queued again. */
+  #askAgainAfterBatch(until: number): void {
+    if (this.#againUntil === undefined) {
+      this.parts.queue.afterBatch(() => {
+        const latest = this.#againUntil;
+        this.#againUntil = undefined;
+        this.link.sendAhead(() => this.#askAgain(latest));
+      });
+    }
+    this.#againUntil = Math.max(this.#againUntil ?? 0, until);
   }
 
   /** Returns promised permits, those for before `until` or all, and asks again for the callers that are left without. */

@@ -326,27 +326,31 @@ test("a clock may count from any origin", async () => {
   assert.equal(rung, [1.8e12 + 15]);
 });
 
-test("many grants that come before those of the waiters cost one look at each waiter, not one each", async () => {
-  const { clock, queue } = make();
-  class Counted extends TestCaller {
-    override get deadline(): number {
-      looks += 1;
-      return 1e9;
+for (const isReset of [false, true]) {
+  test(`many callers with earlier grants cost one look at each waiter, not one each; reset: ${isReset}`, async () => {
+    const { clock, queue } = make();
+    let looks = 0;
+    class Counted extends TestCaller {
+      override get deadline(): number {
+        looks += 1;
+        return 1e9;
+      }
     }
-  }
-  const enterMany = (count: number, dueMs: number) =>
-    Array.from({ length: count }, () => enter(queue, dueMs, new Counted(queue)));
-  let looks = 0;
-  const waiting = enterMany(500, 100);
-  await turn();
-  looks = 0;
-  enterMany(400, 0);
-  await turn();
-  assert.is(waiting.filter(({ wokenAt }) => wokenAt === 0).length, 400);
-  assert.ok(looks <= 900, `${looks}`);
-  await clock.fake.advance(100);
-  assert.is(clock.pending, 0);
-});
+    const enterMany = (count: number, dueMs: number) =>
+      Array.from({ length: count }, () => enter(queue, dueMs, new Counted(queue)));
+    const waiting = enterMany(500, 100);
+    await turn();
+    looks = 0;
+    if (isReset) queue.forget();
+    enterMany(400, 0);
+    await turn();
+    assert.is(waiting.filter(({ wokenAt }) => wokenAt === 0).length, 400);
+    assert.ok(looks <= 900, `${looks}`);
+    enterMany(100, 0);
+    await clock.fake.advance(100);
+    assert.is(clock.pending, 0);
+  });
+}
 
 test("thousands of waiters join and leave in linear time", async () => {
   const { clock, queue } = make();

@@ -600,6 +600,37 @@ for (const [name, policies] of Object.entries(WITH_GAPS)) {
   });
 }
 
+waiting("many pauses at once queue the callers' requests once, not each", async () => {
+  for (const isAsked of [false, true]) {
+    let queued = 0;
+    class Counted extends HandStore {
+      override breakerOf() {
+        queued += 1;
+        return super.breakerOf();
+      }
+    }
+    const clock = new FakeClock();
+    const store = new Counted(clock);
+    const { limiter } = onHand(rate(5), { clock, store });
+    const call = (count: number) =>
+      Array.from({ length: count }, () => watch(clock, limiter.acquire()));
+    const callers = call(500);
+    await clock.advance(0);
+    store.held = isAsked;
+    if (isAsked) callers.push(...call(1));
+    await turn();
+    queued = 0;
+    const pauses = Array.from({ length: 100 }, (_, i) => limiter.pause(200_000 + i * 10));
+    await store.deliver();
+    await Promise.all(pauses);
+    assert.ok(queued < 5000, `${queued}`);
+    await clock.advance(1_000_000);
+    const at = instants(callers).map(Number);
+    assert.equal(at, at.toSorted(ascending));
+    assert.is(at.filter((ms) => ms > 0 && ms < 200_990).length, 0);
+  }
+});
+
 waiting("no caller of another size overtakes one whose instant lies in a pause", async () => {
   for (const policies of Object.values(WITH_GAPS)) {
     const at = await pausing(policies, 100, 1000, [1, 3, 2]);
