@@ -45,6 +45,6 @@ export class PermitQueue extends WaiterQueue<PolicyState> {
 
   /** Forgets all that was used, and ends any pause. */
   reset(): void {
-    this.restart((now, epoch) => this.supply.restart(now, epoch));
+    this.restart((now, epoch) => void this.supply.restart(now, epoch));
   }
 }

@@ -254,21 +254,19 @@ export class WaiterQueue<S extends Supply = Supply> {
     this.#retime();
   }
 
-  /** Makes the supply as if new and ends any pause. The waiters in the queue take from it, in order. */
-  protected restart(apply: (now: number, epoch: number) => void): void {
+  /**
+   * Changes the supply, and ends any pause. The waiters in the queue take from it, in order.
+   *
+   * @param apply may return until when a pause lasts nevertheless
+   */
+  protected restart(apply: (now: number, epoch: number) => number | undefined): void {
     this.catchUp();
     const { last: now, epoch } = this.#time;
     for (const entry of [...this.#schedule.entries()]) {
       if (entry instanceof Change) this.#apply(entry);
     }
-    apply(now, epoch);
-    this.endPause();
-  }
-
-  /** Called when the queue has caught up: the pause now ends at `until`, whatever was its end before. */
-  protected endPause(until = this.last): void {
-    this.#floor = this.last;
-    this.#pausedUntil = until;
+    this.#pausedUntil = apply(now, epoch) ?? now;
+    this.#floor = now;
     this.late.lateBy = 0;
     this.#retime();
   }
@@ -342,11 +340,6 @@ export class WaiterQueue<S extends Supply = Supply> {
     return this.#schedule.remove(waiter, at);
   }
 
-  /** Refuses waiters at the end of the queue that are too late, now or when all instants are computed again. */
-  protected refuseLate(): void {
-    if (!this.#stale) this.#schedule.replay(this.#from);
-  }
-
   /** Called when the waiters need new instants, none of them before the present; `#retime` computes them. */
   outdate(): void {
     this.#floor = Math.max(this.#floor, this.last);
@@ -362,7 +355,7 @@ export class WaiterQueue<S extends Supply = Supply> {
   #retime(): void {
     this.#schedule.discard();
     this.#release(this.last);
-    if (this.head !== undefined) {
+    if (this.head) {
       this.#schedule.replay(this.#from);
       this.#release(this.last);
     }

@@ -93,12 +93,12 @@ export class GrantQueue extends WaiterQueue<Grants> {
     return this.head !== undefined;
   }
 
-  /** Adds a caller with its grant; refuses it if it would wait for too long behind the others. */
+  /** Adds a caller with its grant; it is refused soon if it would wait for too long behind the others. */
   enter(caller: PromisedCaller, grant: Grant): void {
     const isLast = this.supply.add(grant);
     this.add(caller);
     if (!isLast || this.#isShort) this.outdate();
-    else if (caller.deadline < Infinity) this.refuseLate();
+    else if (caller.deadline < Infinity) this.returnSoon();
   }
 
   /** Removes a caller: its permits go to callers behind it, or return to the store. */
@@ -220,8 +220,7 @@ export class GrantQueue extends WaiterQueue<Grants> {
     const pauses = new Set(ended);
     this.#pauses = this.#pauses.filter((pause) => !pauses.has(pause));
     this.#heldUntil = this.#pauses.reduce((latest, { until }) => Math.max(latest, until), 0);
-    this.catchUp();
-    this.endPause(this.#heldUntil);
+    this.restart(() => this.#heldUntil);
     for (const look of [...this.#alarms.keys()]) look();
   }
 
