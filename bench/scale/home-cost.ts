@@ -68,6 +68,7 @@ function messageOf(i: number, number: number, members: number): readonly string[
     waitedMs: 0,
     restMs: 0,
     held: 0,
+    claim: 0,
     fresh: 0,
     want: Math.floor((0.9 * WHOLE) / members),
     demand: Math.floor(WHOLE / members),

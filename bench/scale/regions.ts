@@ -277,6 +277,7 @@ class Member {
       waitedMs: this.#waitedMs(nowMs),
       restMs: Math.ceil(this.#options.capacity / this.#options.rate),
       held: this.#held,
+      claim: 0,
       fresh: this.freed,
       want: this.#want,
       demand: Math.max(0, this.#demand.value - base),

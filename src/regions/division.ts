@@ -8,7 +8,7 @@
  * each holds beyond its target. So nothing moves where no region would gain, and members that see the same rows do
  * not give more together than is lacking. What all hold beyond the pool is lacking, too.
  */
-import { type Row, WHOLE } from "../stores/ledger.ts";
+import { type Row, sizeOf, WHOLE } from "../stores/ledger.ts";
 import { waterFill } from "./water-fill.ts";
 
 export interface Claimant {
@@ -91,9 +91,4 @@ function targetsOf(
 /** Whether another member lacks a part. */
 export function isLacked(rows: readonly Row[], id: string): boolean {
   return rows.some((row) => row.id !== id && row.want > sizeOf(row));
-}
-
-/** What the ledger keeps for a member. */
-function sizeOf(row: Row): number {
-  return row.held + row.gift + row.promised;
 }

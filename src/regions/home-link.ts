@@ -33,7 +33,16 @@ interface LateReply {
   readonly late: number;
 }
 
-const NONE = { answered: 0, held: 0, fresh: 0, want: 0, demand: 0, waitedMs: 0, restMs: 0 };
+const NONE = {
+  answered: 0,
+  held: 0,
+  claim: 0,
+  fresh: 0,
+  want: 0,
+  demand: 0,
+  waitedMs: 0,
+  restMs: 0,
+};
 /** What differs from message to message. */
 type Said = Pick<LedgerMessage, "since" | "keepMs"> & Partial<typeof NONE>;
 

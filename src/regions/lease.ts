@@ -6,15 +6,17 @@ import type { Clock } from "../ground/clock.ts";
 import { type LedgerMessage, type LedgerRecord, WHOLE } from "../stores/ledger.ts";
 import { LONGEST_MS, restOn } from "./numbers.ts";
 import type { Part } from "./part.ts";
-import { RestingPieces } from "./resting.ts";
+import { type Rest, RestingPieces } from "./resting.ts";
 
 /** A message soon after a refusal does not tell how much is asked for in an interval. */
 export const REFUSED = -1;
 /** The same for all: nothing is under way. */
 const DONE = Promise.resolve();
+/** Pieces that are fresh now. */
+const AT_ONCE: readonly Rest[] = [{ part: 1, micros: 0 }];
 
 /** What a message says of pieces that it releases; and which row of this member held them. */
-type Report = Pick<LedgerMessage, "answered" | "fresh" | "restMs">;
+type Report = Pick<LedgerMessage, "answered" | "claim" | "fresh" | "restMs">;
 
 export class Lease {
   readonly part: Part;
@@ -28,6 +30,11 @@ export class Lease {
   /** Fresh pieces that were released and not acknowledged. */
   #freed = 0;
   want = 0;
+  /**
+   * What was on lease when that ended: it all rests here, and is used again if the home has kept it. Only for pieces that
+   * would have to rest elsewhere; the others are soon of use again.
+   */
+  #claim = 0;
   /** After how many ms what was released is fresh; of what the home may not know yet. Undefined: it is not known. */
   #restMs: number | undefined = 0;
 
@@ -120,6 +127,7 @@ export class Lease {
 
   /** Releases all pieces, fresh or not: those that rest do so elsewhere. */
   giveUp(): void {
+    this.claimed(0);
     this.change(this.held, 0, 0);
     this.#release(this.#resting.freshMs - this.#clock.now());
     this.#resting.clear();
@@ -130,14 +138,47 @@ export class Lease {
 
   /** What was on lease is not used any more: its time is over. */
   lapse(): void {
-    this.part.isOver = true;
-    this.giveUp();
+    const { part } = this;
+    const now = this.#clock.now();
+    part.isOver = true;
+    const before = part.inUse;
+    const { fresh, resting } = part.use(0, 0);
+    const freshPieces = piecesOf(fresh);
+    this.#resting.add(freshPieces, AT_ONCE, now);
+    this.#resting.add(before - freshPieces, resting.length > 0 ? resting : AT_ONCE, now);
+    this.#claim = part.rests && this.answered > 0 ? this.held : 0;
+    if (this.#claim === 0) this.#resting.clear();
     this.#freed = 0;
+    this.#restMs = undefined;
+    this.most = Infinity;
+    this.held = 0;
+    part.lapseMs = Infinity;
+  }
+
+  get isClaiming(): boolean {
+    return this.#claim > 0;
+  }
+
+  /** @param held what the home has for this member now; less than the claim: it is not known which pieces these are */
+  claimed(held: number): void {
+    if (this.#claim === 0) return;
+    if (held < this.#claim) this.#resting.clear();
+    else {
+      this.held = this.#claim;
+      this.#restMs = 0;
+    }
+    this.#claim = 0;
   }
 
   /** Returns what the next message says of the pieces that were released. @param leaseMs how long a row lasts */
   report(now: number, leaseMs: number): Report {
     this.isEmptied = false;
+    // the ledger keeps the row for so long; afterwards its parts are fresh for all
+    if (now >= this.rowMs + leaseMs + this.part.keepMs) this.claimed(0);
+    if (this.#claim > 0) {
+      this.#lastReport = undefined;
+      return { answered: this.answered, claim: this.#claim, fresh: 0, restMs: LONGEST_MS };
+    }
     if (this.held + this.want > 0) {
       this.#lastReport = undefined;
       return this.#newReport(now, leaseMs);
@@ -159,7 +200,7 @@ export class Lease {
     // stated once only: if this message is lost, it is not known which of the released pieces they were
     this.#freed = 0;
     this.#restMs = undefined;
-    return { answered, fresh, restMs };
+    return { answered, claim: 0, fresh, restMs };
   }
 
   /**

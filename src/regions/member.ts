@@ -260,14 +260,14 @@ export class Member {
       this.#home.forget(lease);
       return;
     }
-    if (lease.idle < IDLE_INTERVALS) {
+    lease.want = 0;
+    if (lease.idle >= IDLE_INTERVALS) {
+      // while others lack it, what rests here goes to them as it becomes fresh
+      if (isLacked(lease.rows, this.#home.id) && !lease.isClaiming) lease.change(lease.held, 0, 0);
+      else lease.giveUp();
+    } else if (!lease.isClaiming) {
       lease.change(lease.held, 0);
       lease.want = Math.max(Math.min(lease.held, lease.most), this.#divide(lease).target);
-    } else {
-      lease.want = 0;
-      // while others lack it, what rests here goes to them as it becomes fresh
-      if (isLacked(lease.rows, this.#home.id)) lease.change(lease.held, 0, 0);
-      else lease.giveUp();
     }
     lease.isAnswered = false;
     lease.nextMs = now + this.#home.patienceMs;
@@ -329,13 +329,13 @@ export class Member {
     lease.number = number;
     lease.sentMs = clock.now();
     const isLast = () => number === lease.number && this.#hot.get(part) === lease;
+    const known = held + report.claim;
     const replied = (reply: Reply) => {
-      if (number === lease.number) lease.acknowledged(held, want, isLast());
+      if (number === lease.number) lease.acknowledged(known, want, isLast());
       if (!isLast()) return;
       lease.isLate = false;
       if (part.lapseMs <= clock.now()) lease.lapse();
-      // what its lease has ended of meanwhile may be another one's by now, if the message was late
-      this.#replied(lease, { ...reply, held: Math.max(0, reply.held - held + lease.held) }, now);
+      this.#replied(lease, reply, now, known, report.claim > 0);
     };
     // the limiter without a key has none behind the bracket
     const of = part.key?.replace(/^%*$/, "%$&") ?? "";
@@ -350,14 +350,24 @@ export class Member {
     });
   }
 
-  #replied(lease: Lease, { held, fresh, record }: Reply, sentMs: number): void {
+  /** @param known what the message said that it has, or claims */
+  #replied(
+    lease: Lease,
+    { fresh, record, ...reply }: Reply,
+    sentMs: number,
+    known: number,
+    isClaim: boolean,
+  ): void {
     const { clock, leaseMs, everyMs } = this.#options;
     lease.nextMs = sentMs + everyMs / 2;
     lease.isHalfway = true;
     lease.isAnswered = true;
     lease.missed = 0;
     if (sentMs + leaseMs > clock.now()) {
-      lease.rows = record.rows;
+      // a message that said that it holds what its lease has ended of meanwhile: it may be another one's by now if that was news
+      lease.claimed(isClaim || record.closed <= record.last ? reply.held : 0);
+      const held = Math.max(0, reply.held - known + lease.held);
+      lease.rows = record.rows.filter(({ lapse }) => lapse > record.last);
       // a promise does not grow: a greater one is new, and so is one that follows one that was due
       const { number = 0, promised = 0 } = record.rows.find(({ id }) => id === this.#home.id) ?? {};
       lease.answered = number;

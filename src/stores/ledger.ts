@@ -83,6 +83,11 @@ export interface LedgerMessage {
   readonly pool: number;
   /** 1 if parts that are not fresh are of no use before they are; else 0. */
   readonly rests: number;
+  /**
+   * After its lease: so many parts it would hold again if the ledger has them for it still, all or none of them. It says
+   * so with a `held` and a `want` of 0, until it is answered.
+   */
+  readonly claim: number;
 }
 
 /** A member's row. The order is that of the record. */
@@ -123,6 +128,8 @@ export interface Resting {
   readonly restMs: number;
 }
 
+/** So many rows are kept whose leases are over, those that came last. */
+const MOST_LAPSED = 64;
 /** Rests end at instants that are `keep` / `STEPS` apart. */
 const STEPS = 16;
 /** Numbers of a message count as no more than this, so that sums of some of them are whole numbers, too. */
@@ -142,7 +149,7 @@ export function exchange(
   timeMs: number,
 ): { readonly reply: string; readonly record?: string; readonly lifeMs: number } {
   const [id = "", region = "", ...numbers] = message;
-  const [number = 0, answered = 0, known = 0, sent = 0, held = 0, freed = 0, ...more] =
+  const [number = 0, answered = 0, known = 0, sent = 0, said = 0, freed = 0, ...more] =
     numbers.map(readNumber);
   const [
     want = 0,
@@ -154,6 +161,7 @@ export function exchange(
     ownKeep = 0,
     pool = 0,
     rests = 0,
+    claim = 0,
   ] = more;
   const record = text === undefined ? undefined : readLedger(text);
   const before = record?.last ?? 0;
@@ -194,23 +202,31 @@ export function exchange(
   }
   const others: Row[] = [];
   let me: Row = { ...EMPTY, id, region };
+  // if the ledger has forgotten something, this lease may have been renewed until the ledger opens
+  const restMsOf = (row: Row) => Math.max(Math.min(row.lapse, now) + longest, closed + keep) - now;
+  let lapsed = was.rows.filter((row) => row.lapse - back <= now).length;
   for (const row of was.rows) {
     row.lapse -= back;
-    const parts = row.held + row.gift + row.promised;
-    // if the ledger has forgotten something, this lease may have been renewed until the ledger opens
-    const backMs = Math.max(row.lapse + longest, closed + keep);
-    if (row.lapse <= now && parts > 0) release(parts, backMs - now);
+    if (row.lapse <= now) {
+      const size = sizeOf(row);
+      const isKept = rests > 0 && restMsOf(row) > 0 && lapsed <= MOST_LAPSED;
+      if (!isKept) release(size, restMsOf(row));
+      Object.assign(row, NOTHING, { held: isKept ? size : 0 });
+      lapsed -= 1;
+    }
     if (row.id === id) me = row;
-    else if (row.lapse > now) others.push(row);
+    else if (row.lapse > now || row.held > 0) others.push(row);
   }
   const isLate = number <= me.number || (sent > 0 && now - sent > lease);
   if (isLate) return { reply: `late ${now}`, lifeMs: 0 };
   // one that has given everything back has no row
-  const isOlder = me.number < answered && me.number + held + want > 0;
-  if (me.lapse <= now) me = { ...EMPTY, id, region };
+  const isOlder = me.number < answered && me.number + said + want > 0;
+  const isKnown = answered > 0 && answered <= me.number && since <= created;
+  const isReclaimed = isKnown && claim <= me.held && countOf(others) + claim <= pool;
+  const held = said > 0 || !isReclaimed ? said : claim;
   if (answered === 0 && held === 0 && me.held + me.gift > 0) {
     // it does not know this row
-    release(me.held + me.gift, Math.max(longest, closed - now + keep));
+    release(me.held + me.gift, restMsOf(me));
     me = { ...me, held: 0, gift: 0, giftFresh: 0 };
   }
 
@@ -301,13 +317,17 @@ export function longestRest(resting: LedgerRecord["resting"]): number {
   return resting.at(-1)?.restMs ?? 0;
 }
 
-/** Returns how many parts are not free. */
-function countOf(rows: readonly Row[]): number {
-  return rows.reduce((sum, row) => sum + row.held + row.gift + row.promised, 0);
+/** What the ledger keeps for a member. */
+export function sizeOf(row: Row): number {
+  return row.held + row.gift + row.promised;
 }
 
-const EMPTY: Omit<Row, "id" | "region"> = {
-  number: 0,
+/** Returns how many parts are not free. */
+function countOf(rows: readonly Row[]): number {
+  return rows.reduce((sum, row) => sum + sizeOf(row), 0);
+}
+
+const NOTHING = {
   held: 0,
   gift: 0,
   giftFresh: 0,
@@ -315,9 +335,8 @@ const EMPTY: Omit<Row, "id" | "region"> = {
   promisedFresh: 0,
   want: 0,
   demand: 0,
-  lapse: 0,
-  keepMs: 0,
 };
+const EMPTY: Omit<Row, "id" | "region"> = { ...NOTHING, number: 0, lapse: 0, keepMs: 0 };
 
 function writeLedger(record: LedgerRecord): string {
   const { created, closed, last, resting, rows } = record;
@@ -377,9 +396,8 @@ function failRecord(text: string): never {
 
 /** The message in the form in which a store gets it. */
 export function writeMessage(message: LedgerMessage): readonly string[] {
-  const { id, region, number, answered, since, sent, held, fresh, want, demand, ...times } =
-    message;
-  const { waitedMs, restMs, leaseMs, gapMs, keepMs, pool, rests } = times;
+  const { id, region, number, answered, since, sent, held, fresh, want, ...more } = message;
+  const { demand, waitedMs, restMs, leaseMs, gapMs, keepMs, pool, rests, claim } = more;
   const numbers = [
     number,
     answered,
@@ -396,6 +414,7 @@ export function writeMessage(message: LedgerMessage): readonly string[] {
     keepMs,
     pool,
     rests,
+    claim,
   ];
   return [id, region, ...numbers.map(String)];
 }

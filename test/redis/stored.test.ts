@@ -135,6 +135,7 @@ parts("what each process holds, and what it is going to get", () => {
       sent: 0,
       waitedMs: 0,
       held: 0,
+      claim: 0,
       fresh: 0,
     },
     ...{

@@ -557,7 +557,7 @@ test("a region that gets a little with each reply also gets what is free", async
   let number = 0;
   const say = (held: number, want: number, waitedMs = 0) => {
     number += 1;
-    const none = { answered: 0, since: 0, sent: 0, fresh: 0, demand: 0, restMs: 1000 };
+    const none = { answered: 0, since: 0, sent: 0, claim: 0, fresh: 0, demand: 0, restMs: 1000 };
     const times = { leaseMs: 5500, gapMs: 1000, keepMs: 1000, pool: 0.9e9, rests: 0 };
     const amounts = { number, held, want, waitedMs };
     return home.exchange(

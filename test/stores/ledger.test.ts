@@ -33,6 +33,7 @@ class Ledger {
     this.#numbers.set(id, number);
     const none = {
       held: 0,
+      claim: 0,
       fresh: 0,
       want: 0,
       demand: 0,
@@ -617,6 +618,7 @@ twins("answers and writes the same to the last byte", async () => {
           since: fault === "new" ? now : OLD,
           sent: ms === 900 ? now - ms - want * 3 : 0,
           held: Math.floor((row?.held ?? 0) * keeps),
+          claim: keeps === 0 ? (row?.held ?? 0) : 0,
           fresh,
           want,
           demand: want,
@@ -661,7 +663,17 @@ twins("neither twin reads the record of another version as if it were its own", 
   const redis = new Redis(await freshUrl());
   const key = "ledger-of-another-version";
   const message = writeMessage({
-    ...{ id: "a", region: "a", number: 1, answered: 0, since: OLD, sent: 0, held: 0, fresh: 0 },
+    ...{
+      id: "a",
+      region: "a",
+      number: 1,
+      answered: 0,
+      since: OLD,
+      sent: 0,
+      held: 0,
+      claim: 0,
+      fresh: 0,
+    },
     ...{
       want: 90,
       demand: 90,

@@ -1,7 +1,7 @@
 -- Exchanges a message with the ledger of a limit: the twin of stores/ledger.ts, which explains it.
 --
 -- key      the record, a text
--- first    the message: id region number answered since sent held fresh want demand waited rest lease gap keep pool rests
+-- first    the message: id region number answered since sent held fresh want demand waited rest lease gap keep pool rests claim
 -- reply    held fresh LF and the record; or "late" and the time
 --
 -- Uses only GET, SET and TIME: Redis users of limiters need the rights to call these anyway.
@@ -14,12 +14,13 @@ local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local id, region = ARGV[first], ARGV[first + 1]
 local numbers = {}
-for i = 2, 16 do
+for i = 2, 17 do
   numbers[i] = math.min(MOST, math.max(0, math.floor(tonumber(ARGV[first + i]) or 0)))
 end
-local number, answered, known_since, sent, held = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
+local number, answered, known_since, sent, said = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
 local freed, want, demand, waited = numbers[7], numbers[8], numbers[9], numbers[10]
 local used, lease, gap, own_keep, pool, rests = numbers[11], numbers[12], numbers[13], numbers[14], numbers[15], numbers[16]
+local claim = numbers[17]
 -- in the future if the clock was ahead then
 local since = math.min(known_since, now)
 local start = since > 0 and since or now
@@ -94,15 +95,34 @@ end
 local function longest_rest()
   return #resting > 0 and resting[#resting][2] or 0
 end
+local function rest_of(row)
+  return math.max(math.min(row[11], now) + longest, closed + keep) - now
+end
+local lapsed, kept = 0, 0
 for _, row in ipairs(rows_before) do
   row[11] = row[11] - back
-  if row[11] <= now and parts_of(row) > 0 then
-    release(parts_of(row), math.max(row[11] + longest, closed + keep) - now)
+  if row[11] <= now then
+    lapsed = lapsed + 1
+  end
+end
+for _, row in ipairs(rows_before) do
+  if row[11] <= now then
+    local size = parts_of(row)
+    if rests == 0 or rest_of(row) <= 0 or lapsed > 64 then
+      release(size, rest_of(row))
+      size = 0
+    end
+    row[4] = size
+    for i = 5, 10 do
+      row[i] = 0
+    end
+    lapsed = lapsed - 1
   end
   if row[1] == id then
     me = row
-  elseif row[11] > now then
+  elseif row[11] > now or row[4] > 0 then
     others[#others + 1] = row
+    kept = kept + parts_of(row)
   end
 end
 -- a row: id region number held gift gift_fresh promised promised_fresh want demand lapse keep
@@ -110,12 +130,13 @@ local known = me and me[3] or 0
 if number <= known or (sent > 0 and now - sent > lease) then
   return string.format("late %.0f", now)
 end
-local is_older = known < answered and known + held + want > 0
-if not me or me[11] <= now then
-  me = { id, region, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-end
+local is_older = known < answered and known + said + want > 0
+me = me or { id, region, 0, 0, 0, 0, 0, 0, 0, 0, now, 0 }
+local is_known = answered > 0 and answered <= known and since <= created
+local is_reclaimed = is_known and claim <= me[4] and kept + claim <= pool
+local held = (said > 0 or not is_reclaimed) and said or claim
 if answered == 0 and held == 0 and me[4] + me[5] > 0 then
-  release(me[4] + me[5], math.max(longest, closed - now + keep))
+  release(me[4] + me[5], rest_of(me))
   me[4], me[5], me[6] = 0, 0, 0
 end
 others[#others + 1] = me
