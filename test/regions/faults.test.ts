@@ -1,5 +1,13 @@
 /** Faults of homes, clocks and processes that let regions use more than the limit, or wait for longer than the docs say. */
-import { type Clock, type Policies, slidingLog, type Timer, tokenBucket } from "smooth-limiter";
+import {
+  type Clock,
+  fixedWindow,
+  type Policies,
+  slidingLog,
+  slidingWindow,
+  type Timer,
+  tokenBucket,
+} from "smooth-limiter";
 import { RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
 import type { Store } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
@@ -555,5 +563,37 @@ test("callers that wait for large requests beside many small ones do not make a 
   await Promise.all([eu.close(), us.close(), clock.advance(30_000)]);
   await Promise.all(ended);
 });
+
+const MINUTE_MS = 60_000;
+const windows: Readonly<Record<string, Policies>> = {
+  "a fixed window": fixedWindow({ limit: 6000, windowMs: MINUTE_MS }),
+  "a sliding window": slidingWindow({ limit: 6000, windowMs: MINUTE_MS }),
+  "a sliding log": slidingLog({ limit: 6000, windowMs: MINUTE_MS }),
+};
+
+for (const [name, policy] of Object.entries(windows)) {
+  for (const away of ["errors", "silence", "one region cut off"]) {
+    test(`${name}: after an outage of 8 s regions go on with what they had (${away})`, async () => {
+      const scene = await new Scene(["eu", "us"], policy).begin();
+      // a tenth more than the limit
+      const demands = [11, 11];
+      await scene.ask(demands, 3 * MINUTE_MS, 200);
+      let isAway = true;
+      scene.fate = (region) => {
+        if (!isAway || (away === "one region cut off" && region === "us")) return {};
+        return away === "silence" ? { thereMs: Infinity } : { isRefused: true };
+      };
+      const untilMs = scene.clock.now() + 8000;
+      await scene.ask(demands, 8000, 200, () => scene.clock.now() >= untilMs);
+      isAway = false;
+      scene.granted = 0;
+      await scene.ask(demands, MINUTE_MS, 200);
+      // reserves alone grant 600
+      assert.ok(scene.granted >= 5000, `${scene.granted}`);
+      assert.ok(scene.granted <= 6000 + (name === "a fixed window" ? 6000 : 0), `${scene.granted}`);
+      await scene.end();
+    });
+  }
+}
 
 test.run();

@@ -572,6 +572,107 @@ test("whatever honest members say, they hold at most the pool", () => {
   fc.assert(property, { seed: progress.seed, numRuns: runs(4000) });
 });
 
+// -- claims, where parts rest ------------------------------------------------------------------
+
+/** A and B hold 60 and 30 of a window, and A is cut off until its lease is over. */
+function cutOff() {
+  const ledger = Ledger.shared();
+  const answered = ledger.row("a")?.number ?? 0;
+  for (let ms = 0; ms < 2 * LEASE_MS; ms += GAP_MS) {
+    ledger.now += GAP_MS;
+    ledger.say("b", { held: 30, want: 90, rests: 1 });
+  }
+  const claim = (claim: number, said: Partial<LedgerMessage> = {}) =>
+    ledger.say("a", { claim, answered, rests: 1, ...said }).held;
+  return { ledger, claim };
+}
+
+test("a member has its parts again after its lease if it claims them, also where replies are lost", () => {
+  const { ledger, claim } = cutOff();
+  assert.is(ledger.row("b")?.held, 30);
+  assert.is(claim(60), 60);
+  assert.is(claim(60), 60);
+  assert.equal([ledger.row("a")?.held, ledger.row("b")?.held], [60, 30]);
+  // it holds them on a lease from then on
+  assert.is(ledger.say("a", { held: 60, want: 60, rests: 1 }).held, 60);
+});
+
+test("a claim is for all that it had or for nothing, and what the ledger has beside it rests", () => {
+  for (const [claimed, held] of [
+    [61, 0],
+    [40, 40],
+  ] as const) {
+    const { ledger, claim } = cutOff();
+    assert.is(claim(claimed, { restMs: 1e9 }), held);
+    ledger.say("b", { held: 30, want: 90, rests: 1 });
+    ledger.now += GAP_MS;
+    assert.is(ledger.say("b", { held: 30, want: 90, rests: 1 }).held, 30);
+  }
+});
+
+test("nothing is claimed of a row that the ledger does not have, or has of an earlier time", () => {
+  const { ledger, claim } = cutOff();
+  assert.is(claim(60, { answered: 99 }), 0);
+  assert.is(ledger.say("c", { claim: 60, answered: 1, rests: 1 }).held, 0);
+  const late = cutOff();
+  late.ledger.now += KEEP_MS + 2 * GAP_MS;
+  assert.is(late.claim(60), 0);
+});
+
+test("nothing is claimed that others turn out to hold, or of a ledger that has begun anew since", () => {
+  const { ledger, claim } = cutOff();
+  ledger.say("b", { held: 60, want: 60, rests: 1 });
+  assert.is(claim(60), 0);
+  const young = cutOff();
+  assert.is(young.claim(60, { since: young.ledger.now }), 0);
+});
+
+test("where parts do not rest, others have them after the lease, and nothing is claimed", () => {
+  const { ledger, claim } = cutOff();
+  ledger.say("b", { held: 30, want: 90, rests: 0 });
+  ledger.now += GAP_MS;
+  assert.is(ledger.say("b", { held: 30, want: 90, rests: 0 }).held, 90);
+  assert.is(claim(60), 0);
+});
+
+test("of dead members the last 64 have rows", () => {
+  const ledger = new Ledger();
+  const ids = Array.from({ length: 70 }, (_, i) => `m${i}`);
+  for (const id of ids) ledger.say(id, { want: 1, rests: 1 });
+  ledger.now += GAP_MS;
+  for (const id of ids) assert.is(ledger.say(id, { want: 1, rests: 1 }).held, 1);
+  ledger.now += 2 * LEASE_MS;
+  ledger.say("b", { rests: 1 });
+  const kept = ids.filter((id) => ledger.row(id) !== undefined);
+  assert.equal(kept, ids.slice(6));
+});
+
+test("whatever honest members say and claim, they hold at most the pool", () => {
+  const property = fc.property(conversation, (steps) => {
+    const ledger = new Ledger();
+    const held = new Map<string, { parts: number; until: number; number: number }>();
+    for (const { id, keeps, fresh, want, ms } of steps) {
+      const mine = held.get(id);
+      const isOver = mine !== undefined && mine.until <= ledger.now;
+      const kept = isOver ? 0 : Math.floor((mine?.parts ?? 0) * keeps);
+      const reply =
+        isOver && mine.parts > 0
+          ? ledger.say(id, { claim: mine.parts, answered: mine.number, rests: 1 })
+          : ledger.say(id, { held: kept, fresh, want, rests: 1 });
+      const number = ledger.row(id)?.number ?? 0;
+      // some replies are lost
+      const isHeard = fresh % 3 > 0;
+      if (isHeard) held.set(id, { parts: reply.held, until: ledger.now + LEASE_MS * 0.9, number });
+      else if (mine !== undefined && !isOver) held.set(id, { ...mine, parts: kept });
+      const live = [...held.values()].filter(({ until }) => until > ledger.now);
+      const sum = live.reduce((total, { parts }) => total + parts, 0);
+      assert.ok(sum <= POOL, `${sum} parts are held`);
+      ledger.now += 2 * ms;
+    }
+  });
+  fc.assert(property, { seed: progress.seed, numRuns: runs(4000) });
+});
+
 test.run();
 
 const twins = suite("ledger, the Lua twin");
