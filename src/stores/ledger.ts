@@ -32,6 +32,11 @@
  * all rows and the message counts: nothing is fresh too early for a member with a longer window. When no row says that
  * one any more, no part rests longer than one that is used now.
  *
+ * Where parts rest, others have no use for those of a member that was cut off before they are fresh. So its row is kept
+ * until then, and the member may claim what it held when its lease ended: it alone knows which of these parts are fresh,
+ * and what was used of the others comes back as if nothing had happened. It uses none of them meanwhile, and wants
+ * nothing else before it is answered. A claim is for all or nothing: who has fewer parts than it thinks does not know which.
+ *
  * A record without messages lives until all parts are fresh: for `keep` ms, and two intervals, after the last lease in it.
  * A later one that begins as if it were new, with all parts free and fresh, has forgotten nothing.
  *
