@@ -226,7 +226,7 @@ export function exchange(
   if (isLate) return { reply: `late ${now}`, lifeMs: 0 };
   // one that has given everything back has no row
   const isOlder = me.number < answered && me.number + said + want > 0;
-  const isKnown = answered > 0 && answered <= me.number && since <= created;
+  const isKnown = answered > 0 && answered <= me.number && since <= created && now >= closed;
   const isReclaimed = isKnown && claim <= me.held && countOf(others) + claim <= pool;
   const held = said > 0 || !isReclaimed ? said : claim;
   if (answered === 0 && held === 0 && me.held + me.gift > 0) {
@@ -267,8 +267,9 @@ export function exchange(
   const last = resting.at(-1);
   if (last !== undefined) last.parts = Math.min(MOST, last.parts + usedBack);
 
-  let left = released;
-  let leftFresh = Math.min(freed, released);
+  // after the ledger had forgotten something there may be rows for more than the pool
+  let left = Math.min(released, Math.max(0, pool - countOf(rows)));
+  let leftFresh = Math.max(0, Math.min(freed, released) - (released - left));
   const hasUsed = left > leftFresh;
   for (const row of isOpen ? others : []) {
     const lack = row.want - row.held - row.gift - row.promised;

@@ -635,6 +635,31 @@ test("where parts do not rest, others have them after the lease, and nothing is 
   assert.is(claim(60), 0);
 });
 
+test("nothing is claimed while the ledger is closed: the row may have been made anew by a message of before", () => {
+  const { ledger, claim } = cutOff();
+  // others had it meanwhile
+  for (let i = 0; i < 2; i++) {
+    ledger.say("c", { want: 60, rests: 0 });
+    ledger.now += GAP_MS;
+  }
+  ledger.say("c", { rests: 0 });
+  ledger.say("a", { held: 60, answered: 1, rests: 1 });
+  assert.is(claim(60), 0);
+});
+
+test("more than the pool is never handed on, whatever the ledger had forgotten", () => {
+  const { ledger, claim } = cutOff();
+  // what A gave to B is forgotten, and A does not know whether it has
+  ledger.say("b", { held: 89, want: 89, rests: 1 });
+  for (let ms = 0; ms <= LEASE_MS; ms += GAP_MS) {
+    ledger.now += GAP_MS;
+    ledger.say("b", { held: 89, want: 89, rests: 1 });
+    ledger.say("c", { want: 60, rests: 1 });
+  }
+  claim(1);
+  assert.is(ledger.say("c", { want: 60, rests: 1 }).held, 0);
+});
+
 test("of dead members the last 64 have rows", () => {
   const ledger = new Ledger();
   const ids = Array.from({ length: 70 }, (_, i) => `m${i}`);

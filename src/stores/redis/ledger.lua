@@ -132,7 +132,7 @@ if number <= known or (sent > 0 and now - sent > lease) then
 end
 local is_older = known < answered and known + said + want > 0
 me = me or { id, region, 0, 0, 0, 0, 0, 0, 0, 0, now, 0 }
-local is_known = answered > 0 and answered <= known and since <= created
+local is_known = answered > 0 and answered <= known and since <= created and now >= closed
 local is_reclaimed = is_known and claim <= me[4] and kept + claim <= pool
 local held = (said > 0 or not is_reclaimed) and said or claim
 if answered == 0 and held == 0 and me[4] + me[5] > 0 then
@@ -169,7 +169,9 @@ if last then
   last[1] = math.min(MOST, last[1] + used_back)
 end
 
-local left, left_fresh, taken, lapse = released, math.min(freed, released), 0, 0
+local left = math.min(released, math.max(0, pool - kept - parts_of(me)))
+local left_fresh = math.max(0, math.min(freed, released) - (released - left))
+local taken, lapse = 0, 0
 local has_used = left > left_fresh
 for _, row in ipairs(others) do
   if open and row ~= me then
