@@ -214,7 +214,9 @@ export function exchange(
     row.lapse -= back;
     if (row.lapse <= now) {
       const size = sizeOf(row);
-      const isKept = rests > 0 && restMsOf(row) > 0 && lapsed <= MOST_LAPSED;
+      // one that was not renewed since the ledger had forgotten something may be of long ago
+      const mayClaim = rests > 0 && row.lapse > closed && lapsed <= MOST_LAPSED;
+      const isKept = mayClaim && restMsOf(row) > 0;
       if (!isKept) release(size, restMsOf(row));
       Object.assign(row, NOTHING, { held: isKept ? size : 0 });
       lapsed -= 1;

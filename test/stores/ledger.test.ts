@@ -523,7 +523,7 @@ const anyNumber = fc.oneof(
   fc.double(),
 );
 const anyMessage = fc
-  .tuple(fc.constantFrom("a", "b", "c"), fc.array(anyNumber, { minLength: 15, maxLength: 15 }))
+  .tuple(fc.constantFrom("a", "b", "c"), fc.array(anyNumber, { minLength: 16, maxLength: 16 }))
   .map(([id, numbers]) => [id, id, ...numbers.map(String)]);
 const anyMessages = fc.array(anyMessage, { maxLength: 10 });
 
@@ -658,6 +658,18 @@ test("more than the pool is never handed on, whatever the ledger had forgotten",
   }
   claim(1);
   assert.is(ledger.say("c", { want: 60, rests: 1 }).held, 0);
+});
+
+test("what a row of long ago says is in nobody's way once the ledger has opened again", () => {
+  const { ledger } = cutOff();
+  ledger.say("b", { held: 60, want: 90, rests: 1 });
+  for (let ms = 0; ms <= LEASE_MS + KEEP_MS / 2; ms += GAP_MS) {
+    ledger.now += GAP_MS;
+    ledger.say("b", { held: 60, want: 60, rests: 1 });
+  }
+  ledger.say("c", { want: 60, rests: 1 });
+  ledger.say("b", { held: 0, fresh: 60, rests: 1 });
+  assert.is(ledger.say("c", { want: 60, rests: 1 }).held, 60);
 });
 
 test("of dead members the last 64 have rows", () => {

@@ -108,7 +108,7 @@ end
 for _, row in ipairs(rows_before) do
   if row[11] <= now then
     local size = parts_of(row)
-    if rests == 0 or rest_of(row) <= 0 or lapsed > 64 then
+    if rests == 0 or row[11] <= closed or rest_of(row) <= 0 or lapsed > 64 then
       release(size, rest_of(row))
       size = 0
     end
