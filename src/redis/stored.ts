@@ -162,8 +162,10 @@ export interface StoredParts {
  */
 export function readStoredParts(text: string): StoredParts {
   if (typeof text !== "string") failCheck("text", "a string, as redis.get(key) returns", text);
-  const { rows, closed } = readLedger(text);
-  const parts = rows.map(({ region, id, held, gift, promised, demand, lapse }) => ({
+  const { rows, closed, last } = readLedger(text);
+  // a member whose lease is over uses nothing of what is kept for it
+  const leased = rows.filter(({ lapse }) => lapse > last);
+  const parts = leased.map(({ region, id, held, gift, promised, demand, lapse }) => ({
     region: decodeURIComponent(region),
     process: id,
     held: held / WHOLE,

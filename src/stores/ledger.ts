@@ -176,13 +176,15 @@ export function exchange(
   // 0 means that it is not known
   const start = since > 0 ? since : Math.max(1, now);
   const was = record ?? begin(start, now, lease, ownKeep, pool);
-  const keep = Math.max(ownKeep, ...was.rows.map((row) => row.keepMs));
   let { created, closed } = was;
-  const longest = keep + 2 * gap;
   created = Math.min(created, Math.max(1, now));
   // by how much the clock has jumped back: all times that it gave before are further away than they were
   const back = Math.max(0, was.last - now);
   closed -= back;
+  // not those of dead members: a window that was made shorter would last for one of the long ones more
+  const live = was.rows.filter((row) => row.lapse - back > now);
+  const keep = Math.max(ownKeep, ...live.map((row) => row.keepMs));
+  const longest = keep + 2 * gap;
   // until instants that are the same for all, so that there are few groups
   const step = Math.max(1, Math.ceil(keep / STEPS));
   const roundUp = (ms: number) => Math.ceil((now + ms) / step) * step - now;
@@ -209,7 +211,7 @@ export function exchange(
   let me: Row = { ...EMPTY, id, region };
   // if the ledger has forgotten something, this lease may have been renewed until the ledger opens
   const restMsOf = (row: Row) => Math.max(Math.min(row.lapse, now) + longest, closed + keep) - now;
-  let lapsed = was.rows.filter((row) => row.lapse - back <= now).length;
+  let lapsed = was.rows.length - live.length;
   for (const row of was.rows) {
     row.lapse -= back;
     if (row.lapse <= now) {

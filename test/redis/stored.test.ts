@@ -161,6 +161,13 @@ parts("what each process holds, and what it is going to get", () => {
   assert.equal(readStoredParts(record).parts, [
     { ...part, held: 0.6, coming: 0, lapsesMs: start + 6500 },
   ]);
+  // what is kept for a member whose lease is over is not listed
+  const other = writeMessage({ ...message, id: "b", want: 0.1 * WHOLE, rests: 1 });
+  const later = exchange(record, other, start + 7000).record as string;
+  assert.equal(
+    readStoredParts(later).parts.map(({ process }) => process),
+    ["b"],
+  );
 });
 
 parts("other values are errors", () => {

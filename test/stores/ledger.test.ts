@@ -672,6 +672,22 @@ test("what a row of long ago says is in nobody's way once the ledger has opened 
   assert.is(ledger.say("c", { want: 60, rests: 1 }).held, 60);
 });
 
+test("a dead member with longer windows keeps no part for longer than those who live need it", () => {
+  const ledger = new Ledger();
+  const long = { rests: 1, keepMs: 100 * KEEP_MS };
+  ledger.say("a", { want: 60, ...long });
+  ledger.say("b", { want: 30, rests: 1 });
+  ledger.now += GAP_MS;
+  assert.is(ledger.say("a", { want: 60, ...long }).held, 60);
+  assert.is(ledger.say("b", { want: 30, rests: 1 }).held, 30);
+  let held = 30;
+  for (let ms = 0; ms <= LEASE_MS + KEEP_MS + 4 * GAP_MS; ms += GAP_MS) {
+    ledger.now += GAP_MS;
+    held = ledger.say("b", { held, want: 90, rests: 1 }).held;
+  }
+  assert.is(held, 90);
+});
+
 test("of dead members the last 64 have rows", () => {
   const ledger = new Ledger();
   const ids = Array.from({ length: 70 }, (_, i) => `m${i}`);

@@ -62,7 +62,9 @@ if text then
   for line in string.gmatch(lines, "([^\n]*)\n") do
     local row = fields_of(line, 2, 12)
     rows_before[#rows_before + 1] = row
-    keep = math.max(keep, row[12])
+    if row[11] - back > now then
+      keep = math.max(keep, row[12])
+    end
   end
 end
 local longest, step = keep + 2 * gap, math.max(1, math.ceil(keep / 16))

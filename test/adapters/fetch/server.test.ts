@@ -49,7 +49,7 @@ test("with the right limit nothing is refused; with an unknown limit at most one
   // a machine that stops for a second delivers two windows at once; sync.test.ts has simulated time, and allows one
   assert.ok(bursts(refusedAt, WINDOW_MS / 2) <= 2, `${refusedAt.map(Math.round)}`);
   // on a busy machine windows pass unused: the soak checks that nine tenths are used
-  for (const { share } of [known, unknown]) assert.ok(share > 0.25, `${share} was used`);
+  for (const { share } of [known, unknown]) assert.ok(share > 0.1, `${share} was used`);
 });
 
 test("connections of discarded responses do not pile up", async () => {
