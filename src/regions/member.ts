@@ -364,7 +364,7 @@ export class Member {
     lease.isAnswered = true;
     lease.missed = 0;
     if (sentMs + leaseMs > clock.now()) {
-      // a message that said that it holds what its lease has ended of meanwhile: it may be another one's by now if that was news
+      // its lease has ended since: what it said that it held may be another one's, if the ledger did not know of that
       lease.claimed(isClaim || record.closed <= record.last ? reply.held : 0);
       const held = Math.max(0, reply.held - known + lease.held);
       lease.rows = record.rows.filter(({ lapse }) => lapse > record.last);

@@ -29,7 +29,7 @@
  * parts are of no use before they are fresh (`rests`), only those that are fresh are promised.
  *
  * Members have different `keep` while a deploy changes their windows. So each row says its member's, and the largest of
- * all rows and the message counts: nothing is fresh too early for a member with a longer window. When no row says that
+ * all leases and the message counts: nothing is fresh too early for a member with a longer window. When no lease says that
  * one any more, no part rests longer than one that is used now.
  *
  * Where parts rest, others have no use for those of a member that was cut off before they are fresh. So its row is kept
@@ -219,7 +219,7 @@ export function exchange(
       // one that was not renewed since the ledger had forgotten something may be of long ago
       const mayClaim = rests > 0 && row.lapse > closed && lapsed <= MOST_LAPSED;
       const isKept = mayClaim && restMsOf(row) > 0;
-      if (!isKept) release(size, restMsOf(row));
+      if (!isKept && size > 0) release(size, restMsOf(row));
       Object.assign(row, NOTHING, { held: isKept ? size : 0 });
       lapsed -= 1;
     }

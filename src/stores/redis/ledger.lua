@@ -111,7 +111,9 @@ for _, row in ipairs(rows_before) do
   if row[11] <= now then
     local size = parts_of(row)
     if rests == 0 or row[11] <= closed or rest_of(row) <= 0 or lapsed > 64 then
-      release(size, rest_of(row))
+      if size > 0 then
+        release(size, rest_of(row))
+      end
       size = 0
     end
     row[4] = size
