@@ -690,12 +690,12 @@ test("a dead member with longer windows keeps no part for longer than those who 
 
 test("a dead member that had no part leaves nothing that rests", () => {
   const ledger = Ledger.shared();
-  ledger.say("c", { want: 90, rests: 1 });
+  ledger.say("c", { want: 90 });
+  ledger.now += LEASE_MS / 2;
+  ledger.say("a", { held: 60, want: 60 });
   ledger.say("b", { held: 30, want: 30 });
   ledger.now += LEASE_MS / 2;
-  ledger.say("a", { held: 60, want: 60, rests: 1 });
-  ledger.now += LEASE_MS / 2;
-  ledger.say("a", { held: 60, want: 60, rests: 1 });
+  ledger.say("a", { held: 60, want: 60 });
   assert.equal([ledger.row("c"), readLedger(ledger.text ?? "").resting], [undefined, []]);
 });
 
