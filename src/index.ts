@@ -53,7 +53,7 @@ export type {
   EndedCall,
   LimitBounds,
 } from "./concurrency/adaptive/strategy.ts";
-export { ConcurrencyLimiter, type ConcurrencyOptions } from "./concurrency/limiter.ts";
+export { ConcurrencyLimiter } from "./concurrency/limiter.ts";
 export type { Lease } from "./concurrency/local-lease.ts";
 export { fairShares } from "./fair/fair-shares.ts";
 export { type Clock, systemClock, type Timer } from "./ground/clock.ts";

@@ -60,7 +60,11 @@ export interface LimiterOptions {
    * 0 or more, default `Infinity`.
    */
   readonly maxWaiting?: number | undefined;
-  /** What a further `acquire` does then: `"reject"` (default), `"drop-oldest"` or `"wait"`. */
+  /**
+   * What a further `acquire` does. `"reject"` (default): it rejects. `"drop-oldest"`: the callers that have waited
+   * longest are dropped until there is room; their `acquire` rejects with a QueueFullError in which `facts.dropped` is
+   * `true`, their `tryAcquire` is refused. `"wait"`: it waits like the others; only `tryAcquire` is still refused.
+   */
   readonly onFull?: OnFull | undefined;
   /** The order of the callers that wait: `fairShares()`; default: first in, first out. */
   readonly order?: CallOrder | undefined;

@@ -17,10 +17,11 @@
 import type { ShareOptions, TryOptions, WaitOptions } from "../api/limiter-api.ts";
 import {
   type CallLimits,
-  type CallOrder,
   checkLimiterOptions,
   checkTryOptions,
   checkWaitOptions,
+  LIMITER_OPTIONS,
+  type LimiterOptions,
   type OnFull,
 } from "../api/options.ts";
 import { asParticipant, type ConcurrencyParticipant } from "../api/participant.ts";
@@ -34,7 +35,6 @@ import {
   isRecord,
   wholeAtLeastOne,
 } from "../ground/check.ts";
-import type { Clock } from "../ground/clock.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, sizeOf } from "../ground/permits.ts";
 import { MonotonicTime } from "../queue/monotonic-time.ts";
@@ -45,30 +45,6 @@ import type { AdaptiveLimit, LearnedLimit } from "./adaptive/adaptive.ts";
 import { type Lease, LocalLease } from "./local-lease.ts";
 import { Slots } from "./slots.ts";
 import { SlotsParticipant } from "./slots-participant.ts";
-
-/** The options of `ConcurrencyLimiter.create`. */
-export interface ConcurrencyOptions {
-  /**
-   * How many slots may be waited for before a further `acquire` is refused with a QueueFullError. 0 or
-   * more, default `Infinity`.
-   */
-  readonly maxWaiting?: number | undefined;
-  /**
-   * What a further `acquire` does. `"reject"` (default): it rejects. `"drop-oldest"`: the callers
-   * that have waited longest are dropped until there is room; their `acquire` rejects with a QueueFullError in
-   * which `facts.dropped` is `true`, their `tryAcquire` gets no lease. `"wait"`: it waits like the others;
-   * only `tryAcquire` is still refused.
-   */
-  readonly onFull?: OnFull | undefined;
-  /** The order of the callers that wait: `fairShares()`; default: first in, first out. */
-  readonly order?: CallOrder | undefined;
-  /** The limiter's name in error messages and diagnostics. Default "limiter". */
-  readonly name?: string | undefined;
-  /** The clock for the time-outs of `tryAcquire`. Default: the platform's clock and timers. */
-  readonly clock?: Clock | undefined;
-}
-
-const CONCURRENCY_OPTIONS = ["maxWaiting", "onFull", "order", "name", "clock"] as const;
 
 /** What a call resolves to; `undefined`: it was refused. */
 type Outcome = Lease | undefined | Promise<never>;
@@ -141,32 +117,23 @@ export class ConcurrencyLimiter implements Counted {
    * Creates a limit on how many calls run at once in this process.
    *
    * @param limit how many slots there are, a whole number, 1 or more; or `adaptive({ max })`, which learns it
-   * @param options `maxWaiting`: how many slots may be waited for (default `Infinity`); `onFull`: what a
-   *   further `acquire` does (default `"reject"`); `order` of the callers (default: first in,
-   *   first out); `name`: for error messages (default "limiter"); `clock`: for time-outs
+   * @param options see `LimiterOptions`; slots are its permits
    * @returns the limiter, with all slots free
    * @throws RangeError or TypeError that names the argument and its bound
    * @example
    * const limiter = ConcurrencyLimiter.create(10);
    * const page = await limiter.run(() => fetch(url));
    */
-  static create(
-    limit: number | AdaptiveLimit,
-    options: ConcurrencyOptions = {},
-  ): ConcurrencyLimiter {
+  static create(limit: number | AdaptiveLimit, options: LimiterOptions = {}): ConcurrencyLimiter {
     return new ConcurrencyLimiter(CREATE, limit, options);
   }
 
-  private constructor(
-    made: typeof CREATE,
-    limit: number | AdaptiveLimit,
-    options: ConcurrencyOptions,
-  ) {
+  private constructor(made: typeof CREATE, limit: number | AdaptiveLimit, options: LimiterOptions) {
     checkCreated("ConcurrencyLimiter", made);
     this.#adaptive = isAdaptive(limit) ? limit : undefined;
     const start = this.#adaptive?.start ?? checkNumber("limit", limit, wholeAtLeastOne);
     const slots = new Slots(start);
-    checkOptions("options", options, CONCURRENCY_OPTIONS);
+    checkOptions("options", options, LIMITER_OPTIONS);
     this.#options = checkLimiterOptions(options);
     this.#learned = this.#adaptive?.learn(start, this.#options.clock);
     this.#slots = slots;

@@ -1,7 +1,6 @@
 /** Limits on how many calls run at once, with their leases in Redis. */
 
 import type { LimiterClass, TryOptions, WaitOptions } from "../api/limiter-api.ts";
-import type { CallOrder } from "../api/options.ts";
 import type { RemoteStats, StoreState } from "../api/outage-stats.ts";
 import type { RunOptions } from "../api/slots-options.ts";
 import type { Counted } from "../api/stats.ts";
@@ -27,30 +26,16 @@ import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
 import { breakersOf } from "../stores/redis/connection.ts";
 import { RedisLeaseStore } from "../stores/redis/redis-lease-store.ts";
 import { type RedisSubscriber, subscriptionsOn } from "../stores/redis/subscriber.ts";
-import { letsIn, tagOf } from "./options.ts";
+import { letsIn, type RedisLimiterOptions, tagOf } from "./options.ts";
 
-/** The options of `RedisConcurrencyLimiter.create`. */
-export interface RedisConcurrencyOptions {
+/** The options of `RedisConcurrencyLimiter.create`; slots are the permits of `maxWaiting`. */
+export interface RedisConcurrencyOptions
+  extends Pick<RedisLimiterOptions, "maxWaiting" | "order" | "timeoutMs" | "hashTag"> {
   /**
    * How long the leases of a process that has died, or cannot reach Redis, stay taken, ms. Above 0,
    * at most 2^31 - 1, default 30 000. Leases are renewed every third of it.
    */
   readonly leaseMs?: number | undefined;
-  /**
-   * How many slots callers of this process may wait for before a further `acquire` rejects with a QueueFullError.
-   * 0 or more, default `Infinity`.
-   */
-  readonly maxWaiting?: number | undefined;
-  /**
-   * The order of the callers of this process: `fairShares()`; default: first in, first out. Processes with
-   * callers get leases in turn. See docs/fair.md.
-   */
-  readonly order?: CallOrder | undefined;
-  /**
-   * How long to wait for a reply of Redis, ms, above 0, default 1000. After that the call rejects with a
-   * StoreUnavailableError, and a lease that Redis grants late is given back.
-   */
-  readonly timeoutMs?: number | undefined;
   /**
    * What calls do when Redis is unavailable: `"throw"` a StoreUnavailableError (the default); `"wait"`
    * until Redis is back or their own time-out or signal ends the wait; get a lease while this process
@@ -69,8 +54,6 @@ export interface RedisConcurrencyOptions {
   readonly instances?: number | "auto" | (() => number) | undefined;
   /** The prefix of the keys and channels. Default "c:". */
   readonly prefix?: string | undefined;
-  /** As for other limiters on Redis; on Cluster it determines the node with the state. Default: none. */
-  readonly hashTag?: string | undefined;
   /**
    * A connected client for subscriptions, shared and never closed. Default: `redis.duplicate()` (for
    * `@upstash/redis` a stream over HTTP), opened when a caller first waits and closed a second after the

@@ -2,12 +2,7 @@
  * A simulated server and its clients, in virtual time. The server has workers and one queue, first in, first out.
  * Each client calls it through a limiter of its own. Nothing waits for real time, so a minute takes milliseconds.
  */
-import {
-  type Clock,
-  ConcurrencyLimiter,
-  type ConcurrencyOptions,
-  type Lease,
-} from "smooth-limiter";
+import { type Clock, ConcurrencyLimiter, type Lease, type LimiterOptions } from "smooth-limiter";
 
 export type Limit = Parameters<typeof ConcurrencyLimiter.create>[0];
 
@@ -61,7 +56,7 @@ export function runScene(
   scene: Scene,
   limit: Limit | undefined,
   seed = 1,
-  options: ConcurrencyOptions = {},
+  options: LimiterOptions = {},
 ): ModelRun {
   const random = randomFrom(seed);
   const events = new Events();
