@@ -15,8 +15,6 @@ export interface SharedBy<Args extends readonly unknown[]> {
   readonly priority?: ValueOrFunction<string, Args>;
 }
 
-export const SHARED_BY = ["share", "weight", "priority"] as const;
-
 /** Returns the options of one call; `undefined` if there are none. */
 export function shareOf<Args extends readonly unknown[]>(
   { share, weight, priority }: SharedBy<Args>,

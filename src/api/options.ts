@@ -100,7 +100,7 @@ export function mostWaiting(maxWaiting: number, policies: readonly Policy[]): nu
   return Math.min(maxWaiting, ...policies.map((policy) => policy.maxWaiting ?? Infinity));
 }
 
-const SHARE_OPTIONS = ["share", "weight", "priority"] as const;
+export const SHARE_OPTIONS = ["share", "weight", "priority"] as const;
 const WAIT_OPTIONS = ["signal", ...SHARE_OPTIONS] as const;
 
 /** Options that are known to be right: for callers that pass the same ones at every call. */

@@ -1,4 +1,5 @@
 import type { WaitOptions } from "../../api/limiter-api.ts";
+import { SHARE_OPTIONS } from "../../api/options.ts";
 import {
   aboveZero,
   atLeastZero,
@@ -11,7 +12,7 @@ import {
 import { type Clock, checkClock, systemClock } from "../../ground/clock.ts";
 import { listPermits, type Permits } from "../../ground/permits.ts";
 import { checkPermits } from "../correct.ts";
-import { SHARED_BY, type SharedBy, shareOf } from "../shares.ts";
+import { type SharedBy, shareOf } from "../shares.ts";
 import { type AdaptiveOptions, checkAdaptive } from "./adaptive-rate.ts";
 import type { Call } from "./call.ts";
 
@@ -81,7 +82,7 @@ const OPTIONS = [
   "adaptive",
   "fetch",
   "clock",
-  ...SHARED_BY,
+  ...SHARE_OPTIONS,
 ] as const;
 
 const wholeAtLeastZero: Bound = {
@@ -95,7 +96,7 @@ export function checkLimitedFetchOptions(options: LimitedFetchOptions) {
   const { permits = 1, used, failed, adaptive, clock = systemClock } = options;
   const { retries = 2, maxRetryAfterMs = 60_000, backoffMs = 1000 } = options;
   const { sync = true, retryNonIdempotent = false } = options;
-  const isShared = SHARED_BY.some((name) => options[name] !== undefined);
+  const isShared = SHARE_OPTIONS.some((name) => options[name] !== undefined);
   if (typeof permits !== "function") listPermits(permits, Object.keys(Object(permits)));
   if (used !== undefined) checkFunction("used", used);
   if (failed !== undefined) checkPermits("failed", failed);

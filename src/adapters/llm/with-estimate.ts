@@ -1,4 +1,5 @@
 import type { Limiter, ShareOptions } from "../../api/limiter-api.ts";
+import { SHARE_OPTIONS } from "../../api/options.ts";
 import { checkFunction, checkOptions } from "../../ground/check.ts";
 import { LimiterError } from "../../ground/errors.ts";
 import { emitWarning } from "../../ground/node-process.ts";
@@ -6,7 +7,7 @@ import type { Permits } from "../../ground/permits.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { checkPermits, correct, warnUnsettled } from "../correct.ts";
 import { untilAborted } from "../on-abort.ts";
-import { SHARED_BY, shareOf } from "../shares.ts";
+import { shareOf } from "../shares.ts";
 
 /** The options of `withEstimate`. */
 export interface EstimateOptions extends ShareOptions {
@@ -62,7 +63,7 @@ export async function withEstimate<T>(
 ): Promise<T> {
   checkLimiter(limiter);
   checkFunction("fn", fn);
-  checkOptions("options", options, ["signal", "failed", "onUnsettled", ...SHARED_BY]);
+  checkOptions("options", options, ["signal", "failed", "onUnsettled", ...SHARE_OPTIONS]);
   const { signal, failed = 0, onUnsettled = warnOf(limiter) } = options;
   checkPermits("failed", failed);
   checkFunction("onUnsettled", onUnsettled);

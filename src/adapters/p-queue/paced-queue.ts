@@ -16,8 +16,8 @@
  * for 1000 ms. At 500 ms D is added with a higher priority. At 1000 ms D starts.
  */
 import PQueue from "p-queue";
-import type { Limiter } from "../../api/limiter-api.ts";
-import type { CallOrder } from "../../api/options.ts";
+import type { Limiter, ShareOptions } from "../../api/limiter-api.ts";
+import { type CallOrder, SHARE_OPTIONS } from "../../api/options.ts";
 import {
   aboveZero,
   type Bound,
@@ -31,7 +31,7 @@ import {
 import { listPermits } from "../../ground/permits.ts";
 import { FIFO, orderIn } from "../../queue/order.ts";
 import { checkLimiter } from "../check-limiter.ts";
-import { SHARED_BY, shareOf } from "../shares.ts";
+import { shareOf } from "../shares.ts";
 import { FairRank } from "./fair-rank.ts";
 import { FullQueue, ON_FULL, type OnFullQueue } from "./full-queue.ts";
 import {
@@ -44,8 +44,8 @@ import {
 import { giveBack, type Pass, PermitRequests, Refusal } from "./permit-requests.ts";
 import { WaitingJobs } from "./waiting-jobs.ts";
 
-/** The options of `PacedQueue`: those of `PQueue` that it supports, and a limiter. */
-export interface PacedQueueOptions {
+/** The options of `PacedQueue`: those of `PQueue` that it supports, a limiter, and the queue's share of a fair one. */
+export interface PacedQueueOptions extends ShareOptions {
   /** The limiter that sets the pace of the jobs; other code may share it. */
   readonly limiter: Limiter;
   /** How many jobs may run at once: 1 or more. Default `Infinity`; p-queue 9 throws for `undefined`. */
@@ -75,12 +75,6 @@ export interface PacedQueueOptions {
    * queue drops jobs of the lowest priority from the share that waits for most permits (`"drop-lowest-priority"`).
    */
   readonly order?: CallOrder | undefined;
-  /** The share of the whole queue in a fair limiter. Default "". */
-  readonly share?: string | undefined;
-  /** The weight of that share, above 0. Default 1. */
-  readonly weight?: number | undefined;
-  /** The priority of the whole queue in a fair limiter. Default: the lowest. */
-  readonly priority?: string | undefined;
 }
 
 const OPTIONS = [
@@ -91,7 +85,7 @@ const OPTIONS = [
   "maxWaiting",
   "onFull",
   "order",
-  ...SHARED_BY,
+  ...SHARE_OPTIONS,
 ] as const;
 const ADD_OPTIONS = ["permits", "priority", "id", "signal", "timeout", "share", "weight"] as const;
 

@@ -1,4 +1,5 @@
 import type { Limiter } from "../../api/limiter-api.ts";
+import { SHARE_OPTIONS } from "../../api/options.ts";
 import {
   checkBoolean,
   checkFunction,
@@ -9,7 +10,7 @@ import {
 import { listPermits, type Permits } from "../../ground/permits.ts";
 import { AT_ONCE } from "../../local/queueing-limiter.ts";
 import { checkLimiter } from "../check-limiter.ts";
-import { SHARED_BY, type SharedBy, shareOf } from "../shares.ts";
+import { type SharedBy, shareOf } from "../shares.ts";
 import { CallQueue } from "./call-queue.ts";
 
 /** The options of `pace`. */
@@ -54,7 +55,7 @@ export interface Paced<This, Args extends readonly unknown[], Result> {
   clear(reason?: unknown): void;
 }
 
-const OPTIONS = ["permits", "signal", "onAbort", "onDelay", ...SHARED_BY] as const;
+const OPTIONS = ["permits", "signal", "onAbort", "onDelay", ...SHARE_OPTIONS] as const;
 const ON_ABORT = ["end", "clear"] as const;
 
 /**

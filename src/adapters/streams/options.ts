@@ -1,4 +1,5 @@
 import type { Limiter, ShareOptions } from "../../api/limiter-api.ts";
+import { SHARE_OPTIONS } from "../../api/options.ts";
 import {
   aboveZero,
   atLeastZero,
@@ -10,7 +11,7 @@ import {
   failCheck,
   show,
 } from "../../ground/check.ts";
-import { SHARED_BY, shareOf } from "../shares.ts";
+import { shareOf } from "../shares.ts";
 
 /** The options of functions that pace streams. */
 export interface PaceOptions extends ShareOptions {
@@ -59,7 +60,7 @@ export function checkPaceOptions<T>(
   if (![acquire, decide, refund].every((verb) => typeof verb === "function")) {
     throw new TypeError(`limiter must have acquire(), decide() and refund(), got ${show(limiter)}`);
   }
-  checkOptions("options", options, [...OPTIONS, ...SHARED_BY]);
+  checkOptions("options", options, [...OPTIONS, ...SHARE_OPTIONS]);
   const { pieceMs = 50, freeBytes = 0, policy, weigh } = options;
   if (weigh !== undefined) checkFunction("weigh", weigh);
   return {
