@@ -61,6 +61,16 @@ export function mastersOf(redis: Server): readonly Redis[] {
   return redis.isCluster ? (redis as Cluster).nodes("master") : [redis as Redis];
 }
 
+/** The clock of the server that has this key, Unix time in ms: the key's own times are by this clock. */
+export async function clockOf(redis: Server, key: string): Promise<number> {
+  // TIME names no key: on a Cluster the command before it leads both to the key's node
+  const [, time] = (await redis.pipeline().type(key).time().exec()) ?? [];
+  const [error, reply] = time ?? [new Error("no reply to TIME")];
+  if (error) throw error;
+  const [seconds = NaN, microseconds = NaN] = (reply as readonly unknown[]).map(Number);
+  return seconds * 1000 + Math.floor(microseconds / 1000);
+}
+
 async function isInCluster(redis: Redis): Promise<boolean> {
   try {
     return (await redis.info("cluster")).includes("cluster_enabled:1");

@@ -11,7 +11,7 @@ import {
   type StoredParts,
 } from "smooth-limiter/redis";
 import { CliError } from "../io.ts";
-import { mastersOf, type Server } from "./connect.ts";
+import { clockOf, mastersOf, type Server } from "./connect.ts";
 
 /** The prefixes of rate limiters, of concurrency limiters, and of the gateway's rules. */
 export const PREFIXES = ["l:", "c:", "g:"];
@@ -27,9 +27,14 @@ export interface PolicyEntry {
   readonly resetMs: number;
 }
 
-export interface RateEntry {
-  readonly kind: "rate";
+interface Keyed {
   readonly key: string;
+  /** When it was read by the clock of its server, which wrote the other times. Unix time in ms. */
+  readonly nowMs: number;
+}
+
+export interface RateEntry extends Keyed {
+  readonly kind: "rate";
   readonly policies: readonly PolicyEntry[];
   /** Whether other numbers were set over the declared ones. */
   readonly isSet: boolean;
@@ -39,21 +44,18 @@ export interface RateEntry {
   readonly writtenMs: number;
 }
 
-export interface ConcurrencyEntry extends StoredLeases {
+export interface ConcurrencyEntry extends Keyed, StoredLeases {
   readonly kind: "concurrency";
-  readonly key: string;
 }
 
 /** How regions divide a limit. */
-export interface RegionsEntry extends StoredParts {
+export interface RegionsEntry extends Keyed, StoredParts {
   readonly kind: "regions";
-  readonly key: string;
 }
 
 /** A value that no limiter has written. */
-export interface ForeignEntry {
+export interface ForeignEntry extends Keyed {
   readonly kind: "foreign";
-  readonly key: string;
   readonly why: string;
 }
 
@@ -79,23 +81,24 @@ export async function findKeys(redis: Server, prefixes: readonly string[]): Prom
 
 /** @returns undefined if there is nothing under the key, or no longer */
 export async function readEntry(redis: Server, key: string): Promise<Entry | undefined> {
-  const type = await redis.type(key);
+  const [type, nowMs] = await Promise.all([redis.type(key), clockOf(redis, key)]);
   if (type === "none") return undefined;
+  const keyed: Keyed = { key, nowMs };
   try {
     if (type === "string" && DIVIDED.test(key)) {
       const text = await redis.get(key);
-      return text === null ? undefined : { kind: "regions", key, ...readStoredParts(text) };
+      return text === null ? undefined : { kind: "regions", ...keyed, ...readStoredParts(text) };
     }
     if (type === "string") {
       const stored = await readRate(redis, key);
-      return stored && (await rateEntry(redis, key, stored));
+      return stored && (await rateEntry(redis, keyed, stored));
     }
     if (type !== "zset") throw new Error(`a value of type ${type}`);
     const members = await redis.zrange(key, "0", "-1", "WITHSCORES");
-    return { kind: "concurrency", key, ...readStoredLeases(members) };
+    return { kind: "concurrency", ...keyed, ...readStoredLeases(members) };
   } catch (error) {
     if (!(error instanceof Error) || error.message.includes("Connection is closed")) throw error;
-    return { kind: "foreign", key, why: error.message };
+    return { kind: "foreign", ...keyed, why: error.message };
   }
 }
 
@@ -105,9 +108,9 @@ async function readRate(redis: Server, key: string): Promise<StoredLimiter | und
   return bytes === null ? undefined : readStored(bytes);
 }
 
-async function rateEntry(redis: Server, key: string, stored: StoredLimiter): Promise<RateEntry> {
+async function rateEntry(redis: Server, keyed: Keyed, stored: StoredLimiter): Promise<RateEntry> {
   const { declared, inForce, isSet, writtenMs } = stored;
-  const standing = await withLimiter(redis, key, stored, (limiter) => limiter.peek());
+  const standing = await withLimiter(redis, keyed.key, stored, (limiter) => limiter.peek());
   // the limiter names its policies by their indices, which come in order
   const policies = Object.values(standing.policies).map((status, i): PolicyEntry => {
     const policy = inForce[i] as Policy;
@@ -120,7 +123,7 @@ async function rateEntry(redis: Server, key: string, stored: StoredLimiter): Pro
     };
   });
   const waitMs = Number.isFinite(standing.waitMs) ? standing.waitMs : null;
-  return { kind: "rate", key, policies, isSet, waitMs, writtenMs };
+  return { kind: "rate", ...keyed, policies, isSet, waitMs, writtenMs };
 }
 
 /** How many permits come back in a second, from what the algorithm promises in the long run. */

@@ -48,9 +48,9 @@ function rowsOf(entry: Entry, colors: Colors): string[][] {
 }
 
 /** What each region has, its processes together; not those that are gone. */
-function fractionsOf({ parts }: RegionsEntry): string {
+function fractionsOf({ parts, nowMs }: RegionsEntry): string {
   const held = new Map<string, number>();
-  const live = parts.filter(({ lapsesMs }) => lapsesMs > Date.now());
+  const live = parts.filter(({ lapsesMs }) => lapsesMs > nowMs);
   for (const part of live) held.set(part.region, (held.get(part.region) ?? 0) + part.held);
   const texts = [...held].map(([region, fraction]) => `${printable(region)} ${percent(fraction)}`);
   return texts.sort().join(", ") || "reserves";
@@ -62,7 +62,8 @@ function sum(leases: readonly { readonly slots: number }[]): number {
 }
 
 /** All that is known of a limiter. */
-export function describe(entry: Entry, nowMs: number): string {
+export function describe(entry: Entry): string {
+  const { nowMs } = entry;
   const lines = [printable(entry.key)];
   if (entry.kind === "foreign") {
     lines.push(`  not the state of a limiter: ${printable(entry.why)}`);

@@ -34,7 +34,7 @@ export async function show(
 ): Promise<boolean> {
   const entry = await readEntry(redis, key);
   const nothing = `${printable(key)}: nothing is stored; "redis ls" lists the keys`;
-  const text = isJson ? json(entry ?? null) : `${entry ? describe(entry, Date.now()) : nothing}\n`;
+  const text = isJson ? json(entry ?? null) : `${entry ? describe(entry) : nothing}\n`;
   io.stdout.write(text);
   return entry !== undefined;
 }

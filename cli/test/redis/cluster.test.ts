@@ -12,7 +12,7 @@ let cluster: RedisCluster;
 let client: Cluster;
 
 test.before(async () => {
-  cluster = await startCluster(3);
+  cluster = await startCluster(3, { clockOffsetsMs: [0, 20_000, -20_000] });
   client = new Cluster(cluster.masters.map(({ host, port }) => ({ host, port })));
 });
 test.after(async () => {
@@ -50,6 +50,22 @@ test("ls finds the limiters of all masters, and a limiter is changed on its own"
   assert.is(await client.get("limits:api"), "5");
   await lease.release();
   await reports.close();
+});
+
+test("each key is shown by the clock of its own node", async () => {
+  const names = Array.from({ length: 12 }, (_, i) => `clock-${i}`);
+  const limiters = names.map((name) => RedisRateLimiter.create(client, name, 10, PATIENT));
+  await Promise.all(limiters.map((limiter) => limiter.acquire()));
+  const url = cluster.masters[0]?.url ?? "";
+  const { out } = await cli(["redis", "ls", "--json", "--prefix", "l:clock", "--url", url]);
+  const ages = JSON.parse(out).map(
+    ({ nowMs, writtenMs }: Record<"nowMs" | "writtenMs", number>) => nowMs - writtenMs,
+  );
+  assert.is(ages.length, names.length);
+  assert.ok(
+    ages.every((ms: number) => ms >= 0 && ms < 10_000),
+    `${ages}`,
+  );
 });
 
 test.run();

@@ -1,4 +1,5 @@
 import { PassThrough, Readable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { fixedWindow, gcra, smoothBursty } from "smooth-limiter";
 import { RedisConcurrencyLimiter, RedisLimiter, RedisRateLimiter } from "smooth-limiter/redis";
@@ -169,6 +170,102 @@ test("ls and show say what regions have of a limit", async () => {
   assert.match(out, "their parts are under l:a%5Bb%regions[, of .for(key) with the key behind it");
   assert.not.match(out, "each region has its reserve");
   for (const limiter of limiters) await limiter.close();
+});
+
+for (const clockOffsetMs of [-20_000, 20_000]) {
+  test(`ls and show go by the clock of Redis, which differs by ${clockOffsetMs} ms`, async () => {
+    const server = await startRedis({ clockOffsetMs });
+    const home = new Redis(server.url);
+    const ask = async (...args: readonly string[]) => {
+      const { code, out, err } = await cli(["redis", ...args, "--url", server.url]);
+      assert.is(code, 0, err);
+      return out;
+    };
+    const timing = { everyMs: 100, leaseMs: 2000 };
+    const regions = ["eu", "us"];
+    const policy = gcra({ limit: 1000, periodMs: 1000 });
+    const limiters = regions.map((region) =>
+      RegionalLimiter.create("api", policy, { home, region, regions, ...timing }),
+    );
+    const key = "l:api%regions[";
+    const held = /regions +eu [1-9][\d.]* %, us [1-9][\d.]* % *\n/;
+    const endsAt = Date.now() + 30_000;
+    // that they hold parts is seen without the command
+    while (limiters.some(({ fraction }) => fraction < 0.3) && Date.now() < endsAt) {
+      for (const limiter of limiters) for (let i = 0; i < 300; i++) await limiter.tryAcquire();
+      await sleep(20);
+    }
+    const listed = await ask("ls");
+    const shown = await ask("show", key);
+    assert.match(listed, held);
+    assert.match(shown, /eu, process .*, expires in (\d+(\.\d+)? ms|\d(\.\d+)? s) unless/);
+    assert.not.match(shown, /its lease is over|no process gets more/);
+    const { nowMs, parts } = JSON.parse(await ask("show", key, "--json"));
+    for (const { lapsesMs } of parts) {
+      assert.ok(lapsesMs > nowMs && lapsesMs < nowMs + 10_000, `${lapsesMs - nowMs}`);
+    }
+
+    // regions that are gone keep their rows for a while
+    const row = await home.get(key);
+    for (const limiter of limiters) await limiter.close();
+    await home.set(key, row ?? "");
+    while (/expires in/.test(await ask("show", key)) && Date.now() < endsAt);
+    assert.match(await ask("show", key), /eu, process .*, its lease is over/);
+    assert.match(await ask("ls"), /regions +reserves *\n/);
+
+    const reports = RedisConcurrencyLimiter.create(home, "reports", 1, {
+      ...PATIENT,
+      leaseMs: 10_000,
+    });
+    const lease = await reports.acquire();
+    assert.match(await ask("show", "c:reports"), /expires in ([5-9](\.\d+)?|10) s unless renewed/);
+    await RedisRateLimiter.create(home, "github", 10, PATIENT).acquire();
+    const { nowMs: readMs, writtenMs } = JSON.parse(await ask("show", "l:github", "--json"));
+    assert.ok(readMs >= writtenMs && readMs < writtenMs + 5000, `${readMs - writtenMs}`);
+    assert.match(await ask("show", "l:github"), /last written (\d[\d.]* ms|[1-4](\.\d+)? s) ago/);
+    await lease.release();
+    await reports.close();
+    home.disconnect();
+    await server.stop();
+  });
+}
+
+test("without the right to read the clock of Redis ls and show name it, and show nothing wrong", async () => {
+  const server = await startRedis();
+  const rights = [
+    "~l:*",
+    "~c:*",
+    "+scan",
+    "+type",
+    "+get",
+    "+zrange",
+    "+info",
+    "+eval",
+    "+evalsha",
+  ];
+  await server.ask("ACL", "SETUSER", "operator", "on", ">secret", ...rights);
+  const client = new Redis(server.url);
+  await RedisRateLimiter.create(client, "github", 10, PATIENT).acquire();
+  const reports = RedisConcurrencyLimiter.create(client, "reports", 1, PATIENT);
+  const lease = await reports.acquire();
+  const ask = (...args: readonly string[]) =>
+    cli(["redis", ...args, "--url", server.url.replace("//", "//operator:secret@")]);
+  for (const args of [["ls"], ["show", "l:github"], ["show", "c:reports"]]) {
+    const { code, out, err } = await ask(...args);
+    assert.is(code, 2);
+    assert.is(out, "");
+    assert.match(err, /^Redis: NOPERM .*'time'.*\n$/);
+  }
+  await server.ask("ACL", "SETUSER", "operator", "+time");
+  assert.match(
+    (await ask("ls")).out,
+    /c:reports +at once +1 .*\n.*l:github +smooth +10\/s .*\n2 limiters\n/,
+  );
+  assert.match((await ask("show", "c:reports")).out, "held by process");
+  await lease.release();
+  await reports.close();
+  client.disconnect();
+  await server.stop();
 });
 
 test("no command writes where regions divide a limit, whether or not they do so now", async () => {

@@ -8,6 +8,8 @@ export interface ClusterOptions {
   replicas?: 0 | 1;
   /** A node counts as dead after that many ms without a reply. Default: 1000. */
   nodeTimeoutMs?: number;
+  /** By how many ms the clock of each node is ahead of the machine's, masters first. Default: 0. */
+  clockOffsetsMs?: readonly number[];
 }
 
 /** A Redis Cluster. Made by startCluster. */
@@ -66,11 +68,15 @@ export class RedisCluster {
 /** Starts a cluster and waits until every node serves it. Redis needs 2 s for that. */
 export async function startCluster(
   masters = 3,
-  { replicas = 0, nodeTimeoutMs = 1000 }: ClusterOptions = {},
+  { replicas = 0, nodeTimeoutMs = 1000, clockOffsetsMs = [] }: ClusterOptions = {},
 ): Promise<RedisCluster> {
   const started = await Promise.allSettled(
-    Array.from({ length: masters * (1 + replicas) }, () =>
-      startRedis({ cluster: true, args: ["--cluster-node-timeout", `${nodeTimeoutMs}`] }),
+    Array.from({ length: masters * (1 + replicas) }, (_, i) =>
+      startRedis({
+        cluster: true,
+        args: ["--cluster-node-timeout", `${nodeTimeoutMs}`],
+        clockOffsetMs: clockOffsetsMs[i] ?? 0,
+      }),
     ),
   );
   const nodes = started.flatMap((node) => (node.status === "fulfilled" ? [node.value] : []));
