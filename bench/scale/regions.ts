@@ -299,7 +299,7 @@ class Member {
     const end = reply.indexOf("\n");
     const [held = 0, fresh = 0] = reply.slice(0, end).split(" ").map(Number);
     const record = readLedger(reply.slice(end + 1));
-    this.#rows = record.rows;
+    this.#rows = record.rows.filter(({ lapse }) => lapse > record.last);
     const { number: answered = 0, promised = 0 } =
       record.rows.find(({ id }) => id === this.#options.id) ?? {};
     this.#answered = answered;

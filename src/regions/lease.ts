@@ -67,6 +67,7 @@ export class Lease {
   answered = 0;
   rowMs = 0;
   rows: LedgerRecord["rows"] = [];
+  restingAtHome = 0;
 
   /** When the next message is due. */
   nextMs: number;
@@ -173,8 +174,8 @@ export class Lease {
   /** Returns what the next message says of the pieces that were released. @param leaseMs how long a row lasts */
   report(now: number, leaseMs: number): Report {
     this.isEmptied = false;
-    // the ledger keeps the row for so long; afterwards its parts are fresh for all
-    if (now >= this.rowMs + leaseMs + this.part.keepMs) this.claimed(0);
+    // its parts are fresh for all
+    if (now >= this.#rowEndMs(leaseMs)) this.claimed(0);
     if (this.#claim > 0) {
       this.#lastReport = undefined;
       return { answered: this.answered, claim: this.#claim, fresh: 0, restMs: LONGEST_MS };
@@ -191,9 +192,14 @@ export class Lease {
     return this.#lastReport;
   }
 
+  /** The ledger keeps the row of this member for so long. */
+  #rowEndMs(leaseMs: number): number {
+    return this.rowMs + leaseMs + this.part.keepMs;
+  }
+
   #newReport(now: number, leaseMs: number): Report {
-    // after a lease the ledger may have removed the row
-    const answered = now < this.rowMs + leaseMs ? this.answered : 0;
+    // afterwards the ledger may have removed the row
+    const answered = now < this.#rowEndMs(leaseMs) ? this.answered : 0;
     // not known: as long as it counts for any member
     const restMs = this.#restMs === undefined ? LONGEST_MS : restOn(this.#restMs);
     const fresh = this.#freed;
@@ -222,6 +228,11 @@ export class Lease {
   /** What is released is fresh after so many ms. */
   #release(restMs: number): void {
     if (this.#restMs !== undefined) this.#restMs = Math.max(this.#restMs, restMs);
+  }
+
+  /** How many pieces rest here then. */
+  restingAt(timeMs: number): number {
+    return this.#resting.countAt(timeMs);
   }
 
   /** Pieces that rest are fresh only then. */

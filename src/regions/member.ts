@@ -18,7 +18,7 @@
  * each other at once, so that a part that is given moves on soon, and more are a third of an interval apart.
  */
 import type { Timer } from "../ground/clock.ts";
-import { longestRest, WHOLE } from "../stores/ledger.ts";
+import { type LedgerRecord, longestRest, sizeOf, WHOLE } from "../stores/ledger.ts";
 import { Alarm } from "./alarm.ts";
 import { FIRST } from "./demand.ts";
 import { divide, isLacked } from "./division.ts";
@@ -267,7 +267,10 @@ export class Member {
       else lease.giveUp();
     } else if (!lease.isClaiming) {
       lease.change(lease.held, 0);
-      lease.want = Math.max(Math.min(lease.held, lease.most), this.#divide(lease).target);
+      lease.want = Math.max(
+        Math.min(lease.held, lease.most),
+        this.#divide(lease, lease.held).target,
+      );
     }
     lease.isAnswered = false;
     lease.nextMs = now + this.#home.patienceMs;
@@ -281,11 +284,36 @@ export class Member {
     return (this.#options.reserved * WHOLE) / Math.max(1, sharers);
   }
 
-  #divide(lease: Lease) {
-    const { pool, weights, region, base } = this.#options;
+  /** What the member should hold; and how much of what it holds it may use, since others lack the rest. */
+  #divide(lease: Lease, held: number): { readonly target: number; readonly most: number } {
+    const { pool, weights, region, base, clock, numbers } = this.#options;
+    const { id } = this.#home;
     const demand = Math.max(0, Math.floor(lease.part.demand.value - base * WHOLE));
-    const me = { id: this.#home.id, region: encodeURIComponent(region), demand };
-    return divide(lease.rows, me, pool, weights);
+    const me = { id, region: encodeURIComponent(region), demand };
+    const { target, excess } = divide(lease.rows, me, pool, weights);
+    let most = excess > 0 ? held - excess : Infinity;
+    if (numbers.rests) {
+      // nobody can use what rests: at the home, here, and with others, who do not want it
+      const resting = lease.restingAt(clock.now() + 2 * gapMs(this.#options));
+      let useful = pool - lease.restingAtHome;
+      const rows = lease.rows.map((row) => {
+        const used = row.id === id ? row.held - resting : Math.min(row.held, row.want);
+        useful -= row.held - used;
+        return { ...row, held: used };
+      });
+      const lacked = divide(rows, me, Math.max(0, useful), weights).excess;
+      // what is not fresh would rest, too
+      const given = lacked > 0 ? Math.min(lacked, Math.floor(lease.part.freshPieces)) : 0;
+      if (given > 0) most = Math.min(most, held - resting - given);
+    }
+    return { target, most: Math.max(0, most) };
+  }
+
+  #restingAtHome({ resting, rows, last }: LedgerRecord): number {
+    const restMs = 2 * gapMs(this.#options);
+    const rest = resting.filter((group) => group.restMs > restMs).map(({ parts }) => parts);
+    const lapsed = rows.filter(({ lapse }) => lapse <= last).map(sizeOf);
+    return [...rest, ...lapsed].reduce((sum, parts) => sum + parts, 0);
   }
 
   #sendRoot(): void {
@@ -368,6 +396,7 @@ export class Member {
       lease.claimed(isClaim || record.closed <= record.last ? reply.held : 0);
       const held = Math.max(0, reply.held - known + lease.held);
       lease.rows = record.rows.filter(({ lapse }) => lapse > record.last);
+      lease.restingAtHome = this.#restingAtHome(record);
       // a promise does not grow: a greater one is new, and so is one that follows one that was due
       const { number = 0, promised = 0 } = record.rows.find(({ id }) => id === this.#home.id) ?? {};
       lease.answered = number;
@@ -377,8 +406,7 @@ export class Member {
       else if (wasDue || promised > lease.promised) lease.promisedMs = sentMs;
       lease.promised = promised;
       lease.part.lapseMs = held > 0 ? sentMs + leaseMs : Infinity;
-      const { target, excess } = this.#divide(lease);
-      const most = excess > 0 ? Math.max(0, held - excess) : Infinity;
+      const { target, most } = this.#divide(lease, held);
       // used just now at the latest
       const restMs = Math.min(lease.keepMs, restOn(longestRest(record.resting)));
       const released = lease.change(held, fresh, most, restMs);

@@ -75,15 +75,9 @@ export function move(
   const lacking = state.deficit(now);
   const left = capacities.map((capacity, i) => capacity * from - (lacking[i] ?? 0));
   const released = Math.max(0, from - to);
-  // beside windows, what comes back at a rate always comes used: it is back before they are
   const rests = whole.some(hasInstants);
-  const counts = whole.map((policy, i) =>
-    !rests || hasInstants(policy) ? (capacities[i] ?? 0) : 0,
-  );
-  let freed = released;
-  for (const [i, capacity] of counts.entries()) {
-    if (capacity > 0) freed = Math.min(freed, Math.max(0, (left[i] ?? 0) / capacity - base));
-  }
+  const counts = countsOf(whole);
+  const freed = Math.min(released, freshIn(state, whole, from, base, now));
   const gained = Math.max(0, to - from);
   const debts = debtsOf(state, now);
   const entries = lastEntries(state, partsOf(whole, from), now);
@@ -144,6 +138,28 @@ export function move(
       : usedUp(policy, permits, now, epoch);
   });
   return { fresh: freed, resting: restOf(used, released - freed) };
+}
+
+/** Returns the capacities of which a piece can be fresh, by policy; 0: it cannot. */
+function countsOf(whole: readonly Policy[]): readonly number[] {
+  // beside windows, what comes back at a rate always comes used: it is back before they are
+  const rests = whole.some(hasInstants);
+  return whole.map((policy) => (!rests || hasInstants(policy) ? capacityOf(policy) : 0));
+}
+
+/** Returns how much of a part is fresh, beyond the reserve. */
+export function freshIn(
+  state: PolicyState,
+  whole: readonly Policy[],
+  part: number,
+  base: number,
+  now: number,
+): number {
+  const lacking = state.deficit(now);
+  return countsOf(whole).reduce((fresh, capacity, i) => {
+    const left = capacity * part - (lacking[i] ?? 0);
+    return capacity > 0 ? Math.min(fresh, Math.max(0, left / capacity - base)) : fresh;
+  }, Infinity);
 }
 
 /** Returns for how many µs each policy grants nothing, however little is asked for. */

@@ -17,7 +17,7 @@ import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
 import { openPolicyState } from "../stores/state/several.ts";
 import { Demand } from "./demand.ts";
-import { type Freed, move, partsOf } from "./move.ts";
+import { type Freed, freshIn, move, partsOf } from "./move.ts";
 import { LEAST, type Numbers } from "./numbers.ts";
 import { known, PartState, UNKNOWN_MS, type Validity } from "./part-state.ts";
 
@@ -274,6 +274,13 @@ export class Part implements Validity, Clock {
     const shares = { fraction: base + to / WHOLE, demand: this.demand.value / WHOLE };
     queueMicrotask(() => channel.publish({ ...this.#source, region, ...shares, leaseMs }));
     return freed;
+  }
+
+  /** How many of the pieces in use are fresh. */
+  get freshPieces(): number {
+    const { numbers, base } = this.#options;
+    const { list } = numbers.policies;
+    return freshIn(this.#state, list, this.fraction, base, this.#time.now()) * WHOLE;
   }
 
   /** Publishes that a reservation has waited for a time that was not known before. */

@@ -112,6 +112,10 @@ export class RestingPieces {
     return countOf(this.#groups);
   }
 
+  countAt(timeMs: number): number {
+    return countOf(this.#groups.filter(({ freshMs }) => freshMs > timeMs));
+  }
+
   /** When all are fresh, ms of the clock; in the past if none rests. */
   get freshMs(): number {
     return this.#groups.at(-1)?.freshMs ?? -Infinity;

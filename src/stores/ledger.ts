@@ -113,6 +113,9 @@ export interface Row {
   lapse: number;
   /** What the member uses counts for no longer. */
   keepMs: number;
+  /** What the last reply has brought of what it holds, and how much of that is fresh. If the reply is lost it is a gift again. */
+  brought: number;
+  broughtFresh: number;
 }
 
 export interface LedgerRecord {
@@ -181,8 +184,9 @@ export function exchange(
   // by how much the clock has jumped back: all times that it gave before are further away than they were
   const back = Math.max(0, was.last - now);
   closed -= back;
+  for (const row of was.rows) row.lapse -= back;
   // not those of dead members: a window that was made shorter would last for one of the long ones more
-  const live = was.rows.filter((row) => row.lapse - back > now);
+  const live = was.rows.filter((row) => row.lapse > now);
   const keep = Math.max(ownKeep, ...live.map((row) => row.keepMs));
   const longest = keep + 2 * gap;
   // until instants that are the same for all, so that there are few groups
@@ -199,6 +203,11 @@ export function exchange(
   const release = (parts: number, leastMs: number) => {
     if (leastMs > 0) rest(parts, roundUp(leastMs));
   };
+  // used parts that rest already: rounded up again, they would rest without end
+  const restOn = (parts: number) => {
+    const last = resting.at(-1);
+    if (last !== undefined) last.parts = Math.min(MOST, last.parts + parts);
+  };
   // a member that is gone may have had a longer window
   const capMs = roundUp(Math.max(longest, closed - now + keep));
   for (const [i, group] of was.resting.entries()) {
@@ -213,23 +222,30 @@ export function exchange(
   const restMsOf = (row: Row) => Math.max(Math.min(row.lapse, now) + longest, closed + keep) - now;
   let lapsed = was.rows.length - live.length;
   for (const row of was.rows) {
-    row.lapse -= back;
+    let isKept = true;
     if (row.lapse <= now) {
-      const size = sizeOf(row);
+      isKept = restMsOf(row) > 0 && lapsed <= MOST_LAPSED;
       // one that was not renewed since the ledger had forgotten something may be of long ago
-      const mayClaim = rests > 0 && row.lapse > closed && lapsed <= MOST_LAPSED;
-      const isKept = mayClaim && restMsOf(row) > 0;
-      if (!isKept && size > 0) release(size, restMsOf(row));
-      Object.assign(row, NOTHING, { held: isKept ? size : 0 });
+      const mayClaim = isKept && rests > 0 && row.lapse > closed;
+      if (!mayClaim && row.held > 0) release(row.held, restMsOf(row));
+      restOn(usedOf(row));
+      const { held, brought, broughtFresh } = row;
+      Object.assign(row, NOTHING, mayClaim ? { held, brought, broughtFresh } : {});
       lapsed -= 1;
     }
     if (row.id === id) me = row;
-    else if (row.lapse > now || row.held > 0) others.push(row);
+    else if (isKept) others.push(row);
   }
   const isLate = number <= me.number || (sent > 0 && now - sent > lease);
   if (isLate) return { reply: `late ${now}`, lifeMs: 0 };
+  if (answered !== me.number) {
+    // the last reply was lost
+    me.held -= me.brought;
+    me.gift += me.brought;
+    me.giftFresh += me.broughtFresh;
+  }
   // one that has given everything back has no row
-  const isOlder = me.number < answered && me.number + said + want > 0;
+  const isOlder = me.number < answered && me.number + said + want + claim > 0;
   const isKnown = answered > 0 && answered <= me.number && since <= created && now >= closed;
   const isReclaimed = isKnown && claim <= me.held && countOf(others) + claim <= pool;
   const held = said > 0 || !isReclaimed ? said : claim;
@@ -252,12 +268,14 @@ export function exchange(
       row.giftFresh = 0;
       row.promised = 0;
       row.promisedFresh = 0;
+      row.brought = 0;
+      row.broughtFresh = 0;
     }
   }
   const isOpen = now >= closed;
   if (resting.length === 0) me.promisedFresh = me.promised;
   const isDue = waited >= gap;
-  const usedBefore = me.gift - me.giftFresh + me.promised - me.promisedFresh;
+  const usedBefore = usedOf(me);
   // what it does not want any more is free
   const wanted = Math.max(0, want - held);
   const got = Math.min(wanted, me.gift + (isDue ? me.promised : 0));
@@ -267,9 +285,8 @@ export function exchange(
   const usedBack = usedBefore - (got - gotFresh) - (me.promised - me.promisedFresh);
   Object.assign(me, { number, held: held + got, want, demand, lapse: now + lease });
   Object.assign(me, { gift: 0, giftFresh: 0, keepMs: ownKeep });
-  // where they rest already: rounded up again, they would rest without end
-  const last = resting.at(-1);
-  if (last !== undefined) last.parts = Math.min(MOST, last.parts + usedBack);
+  Object.assign(me, { brought: got, broughtFresh: gotFresh });
+  restOn(usedBack);
 
   // after the ledger had forgotten something there may be rows for more than the pool
   let left = Math.min(released, Math.max(0, pool - countOf(rows)));
@@ -303,7 +320,7 @@ export function exchange(
   }
   const lapse = Math.max(...rows.map((row) => row.lapse));
   const lifeMs = Math.max(lapse - now + longest, longestRest(resting));
-  if (me.held + me.promised + want === 0) rows.pop();
+  if (me.held + me.promised + want + claim === 0) rows.pop();
   const next = writeLedger({ created, closed, last: now, resting, rows });
   return { reply: `${me.held} ${gotFresh}\n${next}`, record: next, lifeMs };
 }
@@ -332,6 +349,11 @@ export function sizeOf(row: Row): number {
   return row.held + row.gift + row.promised;
 }
 
+/** Returns how many parts the member has not got yet that are not fresh. */
+function usedOf(row: Row): number {
+  return row.gift - row.giftFresh + row.promised - row.promisedFresh;
+}
+
 /** Returns how many parts are not free. */
 function countOf(rows: readonly Row[]): number {
   return rows.reduce((sum, row) => sum + sizeOf(row), 0);
@@ -345,6 +367,8 @@ const NOTHING = {
   promisedFresh: 0,
   want: 0,
   demand: 0,
+  brought: 0,
+  broughtFresh: 0,
 };
 const EMPTY: Omit<Row, "id" | "region"> = { ...NOTHING, number: 0, lapse: 0, keepMs: 0 };
 
@@ -354,13 +378,13 @@ function writeLedger(record: LedgerRecord): string {
   let text = `${created} ${closed} ${last}${groups.join("")}\n`;
   for (const row of rows) {
     const { id, region, number, held, gift, giftFresh, promised, promisedFresh } = row;
-    const { want, demand, lapse, keepMs } = row;
-    text += `${id} ${region} ${number} ${held} ${gift} ${giftFresh} ${promised} ${promisedFresh} ${want} ${demand} ${lapse} ${keepMs}\n`;
+    const { want, demand, lapse, keepMs, brought, broughtFresh } = row;
+    text += `${id} ${region} ${number} ${held} ${gift} ${giftFresh} ${promised} ${promisedFresh} ${want} ${demand} ${lapse} ${keepMs} ${brought} ${broughtFresh}\n`;
   }
   return text;
 }
 
-const RECORD = /^-?\d+(?: -?\d+){2}(?: \d+ \d+)*\n(?:[^ \n]+ [^ \n]+(?: -?\d+){10}\n)*$/;
+const RECORD = /^-?\d+(?: -?\d+){2}(?: \d+ \d+)*\n(?:[^ \n]+ [^ \n]+(?: -?\d+){12}\n)*$/;
 
 /**
  * Reads a record. Each field is named here, because rest and spread would take ten times as long.
@@ -390,6 +414,8 @@ export function readLedger(text: string): LedgerRecord {
       demand: at(fields, 9),
       lapse: at(fields, 10),
       keepMs: at(fields, 11),
+      brought: at(fields, 12),
+      broughtFresh: at(fields, 13),
     };
   });
   const head = lines[0]?.split(" ") ?? [];

@@ -596,4 +596,71 @@ for (const [name, policy] of Object.entries(windows)) {
   }
 }
 
+/** A new home, some time later: all parts are fresh, and a window of a minute has just begun. */
+async function fresh(scene: Scene): Promise<Scene> {
+  await scene.begin();
+  const intoMs = (START_MS + scene.clock.now()) % MINUTE_MS;
+  await scene.clock.advance(2 * MINUTE_MS - intoMs);
+  return scene;
+}
+
+const slowBucket = tokenBucket({ capacity: 6000, refill: 6000, everyMs: MINUTE_MS });
+for (const [name, policy] of Object.entries({ ...windows, "a bucket": slowBucket })) {
+  test(`${name}: a home that loses the record of a key while it is away, for longer than a lease, grants nothing twice`, async () => {
+    await seeded(1, async () => {
+      const scene = await fresh(new Scene(["eu", "us"], policy));
+      const startMs = scene.clock.now();
+      await scene.ask([40, 40], 10_000, 100);
+      assert.ok(scene.granted >= 5900, `${scene.granted} before`);
+      // the record without a key is on another node of the cluster
+      scene.records = new Map([...scene.records].filter(([key]) => !key.includes("[")));
+      scene.fate = () => ({ isRefused: true });
+      await scene.ask([40, 40], 7000, 100);
+      scene.fate = () => ({});
+      await scene.ask([40, 40], 38_000, 100);
+      const elapsedMs = scene.clock.now() - startMs;
+      const back = name === "a bucket" ? 0.1 * elapsedMs : 0;
+      assert.ok(scene.granted <= 6000 + back, `${scene.granted} in ${elapsedMs} ms`);
+      await scene.end();
+    });
+  });
+}
+
+test("no lost reply costs a part of a window for longer than some intervals", async () => {
+  await seeded(1, async () => {
+    for (let lost = 1; lost <= 6; lost++) {
+      const scene = await fresh(new Scene(["eu", "us"], windows["a sliding log"] as Policies));
+      let replies = 0;
+      scene.fate = () => {
+        replies += 1;
+        return replies === lost ? { backMs: Infinity } : {};
+      };
+      await scene.ask([60, 0], 15_000, 100);
+      // half of the reserve is that of us
+      assert.is(scene.granted, 5700, `without reply ${lost}`);
+      await scene.end();
+    }
+  });
+});
+
+test("while what one region has used of a window rests, the others share what is fresh", async () => {
+  await seeded(1, async () => {
+    for (const away of ["idle", "killed"]) {
+      const policy = slidingLog({ limit: 6000, windowMs: 10 * MINUTE_MS });
+      const scene = await new Scene(["eu", "us", "asia"], policy).begin();
+      await scene.clock.advance(10 * MINUTE_MS);
+      // asia uses its part; eu has the other half, and uses little of it
+      await scene.ask([6, 0, 60], 8000, 100);
+      if (away === "killed") {
+        scene.fate = (region) => (region === "asia" ? { isRefused: true } : {});
+      }
+      await scene.ask([1, 0, 0], 20_000, 100);
+      await scene.ask([4, 20, 0], 10_000, 100);
+      const [eu, us] = scene.regions.map(({ limiter }) => limiter.fraction);
+      assert.ok(us !== undefined && us > 0.2, `us has ${us}, eu ${eu}: asia is ${away}`);
+      await scene.end();
+    }
+  });
+});
+
 test.run();

@@ -562,6 +562,8 @@ for (const [title, weights] of [
       promised: 0,
       promisedFresh: 0,
       keepMs: 0,
+      brought: 0,
+      broughtFresh: 0,
     };
     const rows = ["us", "asia", "asia"].map((region, i) => ({
       ...{ ...row, id: `${i}`, region, want: 0, demand: 2e9, lapse: 1e9 },
@@ -585,6 +587,8 @@ test("regions whose weights are next to nothing have what the others leave", asy
     promised: 0,
     promisedFresh: 0,
     keepMs: 0,
+    brought: 0,
+    broughtFresh: 0,
   };
   const rows = [
     { ...row, id: "us", region: "us", want: 0, demand: 2e9, lapse: 1e9 },

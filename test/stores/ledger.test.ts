@@ -44,8 +44,8 @@ class Ledger {
     };
     const times = { leaseMs: LEASE_MS, gapMs: GAP_MS, keepMs: KEEP_MS, pool: POOL, rests: 0 };
     const last = this.#answered.get(id);
-    const isLeased = last !== undefined && this.now < last.sentMs + LEASE_MS;
-    const answered = isLeased ? last.number : 0;
+    const isKnown = last !== undefined && this.now < last.sentMs + LEASE_MS + KEEP_MS;
+    const answered = isKnown ? last.number : 0;
     const waitedMs = this.now - (this.#promised.get(id) ?? this.now);
     const message = writeMessage({
       ...none,
@@ -476,7 +476,7 @@ test("a clock that jumps back does not keep a dead member's part for long", () =
   ledger.say("b", { held: 30, want: 90 });
   ledger.now += 2 * LEASE_MS;
   ledger.say("b", { held: 30, want: 90 });
-  assert.is(ledger.row("a"), undefined);
+  assert.is(ledger.row("a")?.held, 0);
 });
 
 test("nor does it keep the ledger closed for long", () => {
@@ -501,7 +501,7 @@ test("a member with a short lease does not end a long one", () => {
   assert.is(ledger.row("a")?.held, 60);
   ledger.now += 1;
   ledger.say("b", { want: 90 });
-  assert.is(ledger.row("a"), undefined);
+  assert.is(ledger.row("a")?.held, 0);
 });
 
 test("a member that holds and wants nothing leaves no row", () => {
@@ -619,6 +619,52 @@ test("nothing is claimed of a row that the ledger does not have, or has of an ea
   assert.is(late.claim(60), 0);
 });
 
+test("a claim that meets no row, or one of an earlier time, shows that the ledger has forgotten something", () => {
+  for (const answered of [99, 1]) {
+    const { ledger } = cutOff();
+    const id = answered === 99 ? "a" : "c";
+    ledger.say(id, { claim: 60, answered, rests: 1 });
+    const { closed, resting } = readLedger(ledger.text ?? "");
+    assert.is(closed, ledger.now + LEASE_MS);
+    assert.ok((resting.at(-1)?.restMs ?? 0) >= LEASE_MS + KEEP_MS);
+    assert.is(ledger.row(id)?.held, 0);
+  }
+});
+
+test("after a lease a member that wants parts shows it, too, also where parts do not rest", () => {
+  const ledger = Ledger.shared();
+  ledger.now += 2 * LEASE_MS;
+  ledger.text = undefined;
+  ledger.say("a", { want: 60 });
+  assert.is(readLedger(ledger.text ?? "").closed, ledger.now + LEASE_MS);
+});
+
+test("what a lost reply has brought is brought again, as fresh as it was", () => {
+  const ledger = new Ledger();
+  ledger.say("a", { want: 60, rests: 1 });
+  const answered = ledger.row("a")?.number ?? 0;
+  ledger.now += GAP_MS;
+  for (let lost = 0; lost < 3; lost++) {
+    const said = { want: 60, rests: 1, answered };
+    assert.equal(ledger.say("a", said), { held: 60, fresh: 60 });
+    ledger.now += GAP_MS;
+  }
+  // it does not want it any more: others have it, fresh
+  ledger.say("a", { want: 0, rests: 1, answered });
+  ledger.say("b", { want: 90, rests: 1 });
+  ledger.now += GAP_MS;
+  assert.equal(ledger.say("b", { want: 90, rests: 1 }), { held: 90, fresh: 90 });
+});
+
+test("what a dead member had not got is free at once, and as fresh as it was", () => {
+  const ledger = new Ledger();
+  ledger.say("a", { want: 60, rests: 1 });
+  ledger.now += 2 * LEASE_MS;
+  ledger.say("b", { want: 90, rests: 1 });
+  ledger.now += GAP_MS;
+  assert.equal(ledger.say("b", { want: 90, rests: 1 }), { held: 90, fresh: 90 });
+});
+
 test("nothing is claimed that others turn out to hold, or of a ledger that has begun anew since", () => {
   const { ledger, claim } = cutOff();
   ledger.say("b", { held: 60, want: 60, rests: 1 });
@@ -696,7 +742,7 @@ test("a dead member that had no part leaves nothing that rests", () => {
   ledger.say("b", { held: 30, want: 30 });
   ledger.now += LEASE_MS / 2;
   ledger.say("a", { held: 60, want: 60 });
-  assert.equal([ledger.row("c"), readLedger(ledger.text ?? "").resting], [undefined, []]);
+  assert.equal(readLedger(ledger.text ?? "").resting, []);
 });
 
 test("of dead members the last 64 have rows", () => {

@@ -60,9 +60,10 @@ if text then
   back = math.max(0, at - now)
   closed = closed - back
   for line in string.gmatch(lines, "([^\n]*)\n") do
-    local row = fields_of(line, 2, 12)
+    local row = fields_of(line, 2, 14)
     rows_before[#rows_before + 1] = row
-    if row[11] - back > now then
+    row[11] = row[11] - back
+    if row[11] > now then
       keep = math.max(keep, row[12])
     end
   end
@@ -87,6 +88,15 @@ local function release(parts, least)
     rest(parts, round_up(least))
   end
 end
+local function rest_on(parts)
+  local last = resting[#resting]
+  if last then
+    last[1] = math.min(MOST, last[1] + parts)
+  end
+end
+local function used_of(row)
+  return row[5] - row[6] + row[7] - row[8]
+end
 local cap = round_up(math.max(longest, closed - now + keep))
 for i, group in ipairs(resting_before) do
   local ms = math.min(cap, group[2] - math.max(0, now - at))
@@ -102,21 +112,21 @@ local function rest_of(row)
 end
 local lapsed, kept = 0, 0
 for _, row in ipairs(rows_before) do
-  row[11] = row[11] - back
   if row[11] <= now then
     lapsed = lapsed + 1
   end
 end
 for _, row in ipairs(rows_before) do
+  local is_kept = true
   if row[11] <= now then
-    local size = parts_of(row)
-    if rests == 0 or row[11] <= closed or rest_of(row) <= 0 or lapsed > 64 then
-      if size > 0 then
-        release(size, rest_of(row))
+    is_kept = rest_of(row) > 0 and lapsed <= 64
+    if not is_kept or rests == 0 or row[11] <= closed then
+      if row[4] > 0 then
+        release(row[4], rest_of(row))
       end
-      size = 0
+      row[4], row[13], row[14] = 0, 0, 0
     end
-    row[4] = size
+    rest_on(used_of(row))
     for i = 5, 10 do
       row[i] = 0
     end
@@ -124,18 +134,21 @@ for _, row in ipairs(rows_before) do
   end
   if row[1] == id then
     me = row
-  elseif row[11] > now or row[4] > 0 then
+  elseif is_kept then
     others[#others + 1] = row
     kept = kept + parts_of(row)
   end
 end
--- a row: id region number held gift gift_fresh promised promised_fresh want demand lapse keep
+-- a row: id region number held gift gift_fresh promised promised_fresh want demand lapse keep brought brought_fresh
 local known = me and me[3] or 0
 if number <= known or (sent > 0 and now - sent > lease) then
   return string.format("late %.0f", now)
 end
-local is_older = known < answered and known + said + want > 0
-me = me or { id, region, 0, 0, 0, 0, 0, 0, 0, 0, now, 0 }
+local is_older = known < answered and known + said + want + claim > 0
+me = me or { id, region, 0, 0, 0, 0, 0, 0, 0, 0, now, 0, 0, 0 }
+if answered ~= known then
+  me[4], me[5], me[6] = me[4] - me[13], me[5] + me[13], me[6] + me[14]
+end
 local is_known = answered > 0 and answered <= known and since <= created and now >= closed
 local is_reclaimed = is_known and claim <= me[4] and kept + claim <= pool
 local held = (said > 0 or not is_reclaimed) and said or claim
@@ -151,7 +164,7 @@ if has_forgotten then
   created, closed, released = math.max(created, since), now + lease, 0
   for _, row in ipairs(others) do
     closed = math.max(closed, row[11])
-    row[5], row[6], row[7], row[8] = 0, 0, 0, 0
+    row[5], row[6], row[7], row[8], row[13], row[14] = 0, 0, 0, 0, 0, 0
   end
 end
 local open = now >= closed
@@ -159,7 +172,7 @@ if #resting == 0 then
   me[8] = me[7]
 end
 local due = waited >= gap
-local used_before = me[5] - me[6] + me[7] - me[8]
+local used_before = used_of(me)
 local wanted = math.max(0, want - held)
 local got = math.min(wanted, me[5] + (due and me[7] or 0))
 local got_fresh = math.min(got, me[6] + (due and me[8] or 0))
@@ -167,11 +180,8 @@ me[3], me[4], me[5], me[6] = number, held + got, 0, 0
 me[9], me[10], me[11], me[12] = want, demand, now + lease, own_keep
 me[7] = due and 0 or math.min(wanted - got, me[7])
 me[8] = math.min(me[7], me[8])
-local used_back = used_before - (got - got_fresh) - (me[7] - me[8])
-local last = resting[#resting]
-if last then
-  last[1] = math.min(MOST, last[1] + used_back)
-end
+me[13], me[14] = got, got_fresh
+rest_on(used_before - (got - got_fresh) - (me[7] - me[8]))
 
 local left = math.min(released, math.max(0, pool - kept - parts_of(me)))
 local left_fresh = math.max(0, math.min(freed, released) - (released - left))
@@ -208,7 +218,7 @@ if open and me[7] == 0 and want > me[4] then
     resting[i][1], to_take = resting[i][1] - some, to_take - some
   end
 end
-if me[4] + me[7] + want == 0 then
+if me[4] + me[7] + want + claim == 0 then
   others[#others] = nil
 end
 local whole = "%.0f"
@@ -222,7 +232,7 @@ for i, field in ipairs(head) do
 end
 local lines = { table.concat(head, " ") .. "\n" }
 for _, row in ipairs(others) do
-  for i = 3, 12 do
+  for i = 3, 14 do
     row[i] = string.format(whole, row[i])
   end
   lines[#lines + 1] = table.concat(row, " ") .. "\n"
