@@ -21,6 +21,9 @@
  * fresh. When it opens again, all leases that it could have forgotten are over. A member that does not know its row gets
  * nothing from it: the row may be an old one, and its parts may be in other hands.
  *
+ * A reply may be lost. What it has brought is a gift again if the member's next message answers an earlier one: no permit
+ * of it can have been used. Of what was released with a lost message it is not known whether any was.
+ *
  * `fresh` counts parts of which no permit was used, so that their next holder may use their burst at once. All others
  * start empty with their next holder. Free parts are fresh again when what was used of them is back: until then they rest.
  * The member that releases them says for how long (`restMs`); of one that was cut off it is not known, so `keep` ms after
@@ -32,8 +35,9 @@
  * all leases and the message counts: nothing is fresh too early for a member with a longer window. When no lease says that
  * one any more, no part rests longer than one that is used now.
  *
- * Where parts rest, others have no use for those of a member that was cut off before they are fresh. So its row is kept
- * until then, and the member may claim what it held when its lease ended: it alone knows which of these parts are fresh,
+ * The row of a member whose lease is over is kept until what it has used is back, for its number: so long the member shows
+ * what the ledger has forgotten. Where parts rest, others have no use for its parts before they are fresh. So they stay in
+ * its row, and the member may claim what it held when its lease ended: it alone knows which of these parts are fresh,
  * and what was used of the others comes back as if nothing had happened. It uses none of them meanwhile, and wants
  * nothing else before it is answered. A claim is for all or nothing: who has fewer parts than it thinks does not know which.
  *
@@ -66,7 +70,7 @@ export interface LedgerMessage {
   readonly region: string;
   /** Counts this member's messages. */
   readonly number: number;
-  /** Of the last message that the record has a row of, while its lease lasts; else 0. */
+  /** Of the last message that was answered, while the record must have a row of it; else 0. */
   readonly answered: number;
   /** When the ledger as a whole was created, as far as the member knows; 0: it does not know. */
   readonly since: number;
