@@ -114,7 +114,7 @@ for (const name of names) {
     }
     const strangers = packed[name].filter(
       (path) =>
-        !/^dist\/|^(README|CHANGELOG|SECURITY)\.md$|^(LICENSE|package\.json|rules\.schema\.json)$/.test(
+        !/^dist\/|^(README|CHANGELOG)\.md$|^(LICENSE|package\.json|rules\.schema\.json)$/.test(
           path,
         ),
     );
