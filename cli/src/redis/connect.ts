@@ -1,4 +1,5 @@
 import type { Cluster, Redis } from "ioredis";
+import { StoreUnavailableError } from "smooth-limiter/redis";
 import { CliError, type Io } from "../io.ts";
 
 const DEFAULT_URL = "redis://127.0.0.1:6379";
@@ -47,7 +48,8 @@ export async function withRedis<Result>(
     return await action(cluster);
   } catch (error) {
     if (error instanceof CliError) throw error;
-    const cause = reason ?? error;
+    // an error of Redis in its own words, also where a limiter has met it
+    const cause = reason ?? (error instanceof StoreUnavailableError ? error.cause : error);
     const why = cause instanceof Error ? cause.message || cause.name : cause;
     throw new CliError(`Redis: ${why} (--url or REDIS_URL says where it is)`, { cause });
   } finally {

@@ -93,13 +93,29 @@ export async function readEntry(redis: Server, key: string): Promise<Entry | und
       const stored = await readRate(redis, key);
       return stored && (await rateEntry(redis, keyed, stored));
     }
-    if (type !== "zset") throw new Error(`a value of type ${type}`);
+    if (type !== "zset") return { kind: "foreign", ...keyed, why: `a value of type ${type}` };
     const members = await redis.zrange(key, "0", "-1", "WITHSCORES");
     return { kind: "concurrency", ...keyed, ...readStoredLeases(members) };
   } catch (error) {
-    if (!(error instanceof Error) || error.message.includes("Connection is closed")) throw error;
+    if (!isForeign(error)) throw error;
     return { kind: "foreign", ...keyed, why: error.message };
   }
+}
+
+/**
+ * What says that no limiter has written a value: the readers of stored values, and Redis, of a value of another type
+ * or one that breaks the script.
+ */
+const FOREIGN =
+  /no limiter has written|WRONGTYPE|bad argument #|attempt to (?:compare|concatenate|index|perform) /;
+
+/** Whether an error says that no limiter has written a value, and not that it could not be read. */
+function isForeign(error: unknown): error is Error {
+  // the readers and limiters of this process refuse numbers
+  if (error instanceof TypeError || error instanceof RangeError) return true;
+  if (!(error instanceof Error)) return false;
+  const { code } = error as NodeJS.ErrnoException;
+  return code === "PERMITS_EXCEED_CAPACITY" || FOREIGN.test(error.message);
 }
 
 /** @throws Error if no limiter has written the value */
@@ -160,7 +176,8 @@ export async function requireRate(redis: Server, key: string): Promise<StoredLim
   }
   if (type !== "none" && type !== "string") throw new CliError(`${key} holds no limiter: ${type}`);
   const stored = await readRate(redis, key).catch((error: unknown) => {
-    throw new CliError(`${key} holds no limiter: ${(error as Error).message}`);
+    if (!isForeign(error)) throw error;
+    throw new CliError(`${key} holds no limiter: ${error.message}`);
   });
   if (stored !== undefined) return stored;
   throw new CliError(

@@ -268,6 +268,47 @@ test("without the right to read the clock of Redis ls and show name it, and show
   await server.stop();
 });
 
+test("only a value that no limiter has written is no limiter: any other error of Redis ends the command", async () => {
+  const server = await startRedis();
+  const client = new Redis(server.url);
+  await RedisRateLimiter.create(client, "github", 10, PATIENT).acquire();
+  const reports = RedisConcurrencyLimiter.create(client, "reports", 1, PATIENT);
+  const lease = await reports.acquire();
+  const rights = ["~l:*", "~c:*", "+info", "+scan", "+type", "+time", "+get"];
+  await server.ask("ACL", "SETUSER", "operator", "on", ">secret", ...rights);
+  const ask = (...args: readonly string[]) =>
+    cli(["redis", ...args, "--url", server.url.replace("//", "//operator:secret@")]);
+  const refused = async (right: string, ...args: readonly string[]) => {
+    const { code, out, err } = await ask(...args);
+    assert.equal([code, out], [2, ""], args.join(" "));
+    assert.match(err, new RegExp(`^Redis: NOPERM .*'${right}'.*\\n$`));
+  };
+  await refused("evalsha", "ls", "--prefix", "l:");
+  await refused("evalsha", "show", "l:github");
+  await refused("zrange", "ls", "--prefix", "c:");
+  await refused("zrange", "set-limit", "c:reports", "3", "--declared", "1");
+  await server.ask("ACL", "SETUSER", "operator", "-get", "+zrange", "+eval", "+evalsha");
+  await refused("get", "ls");
+  await refused("get", "set-rate", "l:github", "5");
+  await server.ask("ACL", "SETUSER", "operator", "+get");
+
+  // a state without its end, which only the script refuses
+  const state = await client.getBuffer("l:github");
+  await client.set("l:cut", state?.subarray(0, -8) ?? "");
+  await client.set("l:cut%regions[", "no regions");
+  await client.zadd("c:other", 1, "a member");
+  const { code, out } = await ask("ls");
+  assert.is(code, 0);
+  for (const key of ["c:other", "l:cut", "l:cut%regions["]) {
+    assert.ok(out.includes(`\n${key.padEnd(14)}  not a limiter`), out);
+  }
+  assert.match(out, /\n2 limiters, 3 other keys\n$/);
+  await lease.release();
+  await reports.close();
+  client.disconnect();
+  await server.stop();
+});
+
 test("no command writes where regions divide a limit, whether or not they do so now", async () => {
   const stored = "l:api%regions[";
   await redis.set(stored, "1 1 1\n");
