@@ -51,7 +51,7 @@
  * say; and what was used is fresh early. If it jumps back by up to a second it stands still, since the clocks of processes
  * differ by as much; if by more, a row lapses later than it should by the time since the message before.
  *
- *   record    created closed last, the numbers of each `Resting`, LF; then for each member those of its `Row`, and LF
+ *   record    created closed last dropped, the numbers of each `Resting`, LF; then for each member those of its `Row`, and LF
  *   message   the numbers of `LedgerMessage`
  *   reply     held fresh LF and the record; "late" and the time if the message was sent more than a lease ago, so that
  *             its lease is over, or if a later one of this member was there before
@@ -129,6 +129,8 @@ export interface LedgerRecord {
   readonly closed: number;
   /** When the last message came. */
   readonly last: number;
+  /** Until then there may have been more rows of dead members than are kept. */
+  readonly dropped: number;
   /** Those that rest longest are last. All other free parts are fresh. */
   readonly resting: readonly Resting[];
   readonly rows: readonly Row[];
@@ -183,11 +185,12 @@ export function exchange(
   // 0 means that it is not known
   const start = since > 0 ? since : Math.max(1, now);
   const was = record ?? begin(start, now, lease, ownKeep, pool);
-  let { created, closed } = was;
+  let { created, closed, dropped } = was;
   created = Math.min(created, Math.max(1, now));
   // by how much the clock has jumped back: all times that it gave before are further away than they were
   const back = Math.max(0, was.last - now);
   closed -= back;
+  dropped -= back;
   for (const row of was.rows) row.lapse -= back;
   // not those of dead members: a window that was made shorter would last for one of the long ones more
   const live = was.rows.filter((row) => row.lapse > now);
@@ -228,7 +231,9 @@ export function exchange(
   for (const row of was.rows) {
     let isKept = true;
     if (row.lapse <= now) {
-      isKept = restMsOf(row) > 0 && lapsed <= MOST_LAPSED;
+      const untilMs = now + restMsOf(row);
+      isKept = untilMs > now && lapsed <= MOST_LAPSED;
+      if (lapsed > MOST_LAPSED) dropped = Math.max(dropped, untilMs);
       // one that was not renewed since the ledger had forgotten something may be of long ago
       const mayClaim = isKept && rests > 0 && row.lapse > closed;
       if (!mayClaim && row.held > 0) release(row.held, restMsOf(row));
@@ -249,7 +254,8 @@ export function exchange(
     me.giftFresh += me.broughtFresh;
   }
   // one that has given everything back has no row
-  const isOlder = me.number < answered && me.number + said + want + claim > 0;
+  const isAbsent = me.number === 0 && (now < dropped ? said : said + want + claim) === 0;
+  const isOlder = me.number < answered && !isAbsent;
   const isKnown = answered > 0 && answered <= me.number && since <= created && now >= closed;
   const isReclaimed = isKnown && claim <= me.held && countOf(others) + claim <= pool;
   const held = said > 0 || !isReclaimed ? said : claim;
@@ -325,7 +331,7 @@ export function exchange(
   const lapse = Math.max(...rows.map((row) => row.lapse));
   const lifeMs = Math.max(lapse - now + longest, longestRest(resting));
   if (me.held + me.promised + want + claim === 0) rows.pop();
-  const next = writeLedger({ created, closed, last: now, resting, rows });
+  const next = writeLedger({ created, closed, last: now, dropped, resting, rows });
   return { reply: `${me.held} ${gotFresh}\n${next}`, record: next, lifeMs };
 }
 
@@ -340,7 +346,7 @@ function begin(
   // 0 if the clock has jumped back since
   const age = Math.max(0, now - created);
   const resting = [{ parts: pool, restMs: lease + keep - age }];
-  return { created, closed: now - age + lease, last: now, resting, rows: [] };
+  return { created, closed: now - age + lease, last: now, dropped: 0, resting, rows: [] };
 }
 
 /** Returns after how many ms all free parts are fresh. */
@@ -377,9 +383,9 @@ const NOTHING = {
 const EMPTY: Omit<Row, "id" | "region"> = { ...NOTHING, number: 0, lapse: 0, keepMs: 0 };
 
 function writeLedger(record: LedgerRecord): string {
-  const { created, closed, last, resting, rows } = record;
+  const { created, closed, last, dropped, resting, rows } = record;
   const groups = resting.map(({ parts, restMs }) => ` ${parts} ${restMs}`);
-  let text = `${created} ${closed} ${last}${groups.join("")}\n`;
+  let text = `${created} ${closed} ${last} ${dropped}${groups.join("")}\n`;
   for (const row of rows) {
     const { id, region, number, held, gift, giftFresh, promised, promisedFresh } = row;
     const { want, demand, lapse, keepMs, brought, broughtFresh } = row;
@@ -388,7 +394,7 @@ function writeLedger(record: LedgerRecord): string {
   return text;
 }
 
-const RECORD = /^-?\d+(?: -?\d+){2}(?: \d+ \d+)*\n(?:[^ \n]+ [^ \n]+(?: -?\d+){12}\n)*$/;
+const RECORD = /^-?\d+(?: -?\d+){3}(?: \d+ \d+)*\n(?:[^ \n]+ [^ \n]+(?: -?\d+){12}\n)*$/;
 
 /**
  * Reads a record. Each field is named here, because rest and spread would take ten times as long.
@@ -424,10 +430,11 @@ export function readLedger(text: string): LedgerRecord {
   });
   const head = lines[0]?.split(" ") ?? [];
   const resting: Resting[] = [];
-  for (let i = 3; i < head.length; i += 2) {
+  for (let i = 4; i < head.length; i += 2) {
     resting.push({ parts: at(head, i), restMs: at(head, i + 1) });
   }
-  return { created: at(head, 0), closed: at(head, 1), last: at(head, 2), resting, rows };
+  const [created, closed, last, dropped] = [at(head, 0), at(head, 1), at(head, 2), at(head, 3)];
+  return { created, closed, last, dropped, resting, rows };
 }
 
 function failRecord(text: string): never {

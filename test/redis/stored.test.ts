@@ -171,7 +171,7 @@ parts("what each process holds, and what it is going to get", () => {
 });
 
 parts("other values are errors", () => {
-  for (const text of ["", "no ledger", "1 2\n", "1 2 3 4\n", "1 2 3 4 5\nid eu 1\n"]) {
+  for (const text of ["", "no ledger", "1 2 3\n", "1 2 3 4 5\n", "1 2 3 4 5 6\nid eu 1\n"]) {
     assert.throws(() => readStoredParts(text), /^the record of the regions is "/);
   }
   const read = () => readStoredParts(null as unknown as string);

@@ -755,6 +755,11 @@ test("of dead members the last 64 have rows", () => {
   ledger.say("b", { rests: 1 });
   const kept = ids.filter((id) => ledger.row(id) !== undefined);
   assert.equal(kept, ids.slice(6));
+  // that the others have none is no sign that the ledger has forgotten something
+  const { closed } = readLedger(ledger.text ?? "");
+  for (const id of ids) ledger.say(id, { claim: 1, rests: 1 });
+  assert.is(readLedger(ledger.text ?? "").closed, closed);
+  assert.equal(ids.map((id) => ledger.row(id)?.held ?? 0).filter(Boolean).length, 64);
 });
 
 test("whatever honest members say and claim, they hold at most the pool", () => {

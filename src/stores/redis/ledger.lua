@@ -25,7 +25,7 @@ local claim = numbers[17]
 local since = math.min(known_since, now)
 local start = since > 0 and since or now
 local age = now - start
-local created, closed, at = start, now - age + lease, now
+local created, closed, at, dropped = start, now - age + lease, now, 0
 -- free parts that are not fresh, and for how long
 local resting_before = { { pool, lease + own_keep - age } }
 -- a line of the record: some words, then numbers; another version may have written others
@@ -47,8 +47,8 @@ local function parts_of(row)
 end
 if text then
   local head, lines = string.match(text, "^([^\n]*)\n(.*)$")
-  local times, groups = string.match(string.sub(text, -1) == "\n" and head or "", "^(%S+ %S+ %S+)(.*)$")
-  created, closed, at = unpack(fields_of(times or "", 0, 3))
+  local times, groups = string.match(string.sub(text, -1) == "\n" and head or "", "^(%S+ %S+ %S+ %S+)(.*)$")
+  created, closed, at, dropped = unpack(fields_of(times or "", 0, 4))
   resting_before = {}
   while groups ~= "" do
     local group, after = string.match(groups, "^ (%d+ %d+)(.*)$")
@@ -58,7 +58,7 @@ if text then
   if at > now and at - now <= 1000 then now = at end
   since, created = math.min(known_since, now), math.min(created, now)
   back = math.max(0, at - now)
-  closed = closed - back
+  closed, dropped = closed - back, dropped - back
   for line in string.gmatch(lines, "([^\n]*)\n") do
     local row = fields_of(line, 2, 14)
     rows_before[#rows_before + 1] = row
@@ -120,6 +120,9 @@ for _, row in ipairs(rows_before) do
   local is_kept = true
   if row[11] <= now then
     is_kept = rest_of(row) > 0 and lapsed <= 64
+    if lapsed > 64 then
+      dropped = math.max(dropped, now + rest_of(row))
+    end
     if not is_kept or rests == 0 or row[11] <= closed then
       if row[4] > 0 then
         release(row[4], rest_of(row))
@@ -144,7 +147,8 @@ local known = me and me[3] or 0
 if number <= known or (sent > 0 and now - sent > lease) then
   return string.format("late %.0f", now)
 end
-local is_older = known < answered and known + said + want + claim > 0
+local is_absent = known == 0 and (now < dropped and said or said + want + claim) == 0
+local is_older = known < answered and not is_absent
 me = me or { id, region, 0, 0, 0, 0, 0, 0, 0, 0, now, 0, 0, 0 }
 if answered ~= known then
   me[4], me[5], me[6] = me[4] - me[13], me[5] + me[13], me[6] + me[14]
@@ -222,7 +226,7 @@ if me[4] + me[7] + want + claim == 0 then
   others[#others] = nil
 end
 local whole = "%.0f"
-local head = { created, closed, now }
+local head = { created, closed, now, dropped }
 for _, group in ipairs(resting) do
   head[#head + 1] = group[1]
   head[#head + 1] = group[2]
