@@ -12,7 +12,7 @@ Exit codes:
   0  success; check may have found warnings
   1  check found errors, or warnings with --strict; redis show found nothing
   2  wrong usage, a file that cannot be read or written, invalid rules or no request for replay,
-     a Redis that cannot be reached, or a change that a limiter does not allow`;
+     a Redis that cannot be reached, gives no answer or refuses, or a change that a limiter does not allow`;
 
 const HELP = `
 Examples:

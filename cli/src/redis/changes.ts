@@ -6,6 +6,7 @@ import { positive, wholeNumber, zeroOrMore } from "../options.ts";
 import { duration } from "../words.ts";
 import type { RedisOptions, Server } from "./connect.ts";
 import {
+  AS_STORED,
   atRate,
   declaredLimits,
   rateOf,
@@ -210,7 +211,7 @@ async function withPlaces(
   declared: number,
   action: (limiter: RedisConcurrencyLimiter) => Promise<void>,
 ): Promise<void> {
-  const limiter = RedisConcurrencyLimiter.create(redis, key, declared, { prefix: "" });
+  const limiter = RedisConcurrencyLimiter.create(redis, key, declared, AS_STORED);
   try {
     await action(limiter);
   } finally {

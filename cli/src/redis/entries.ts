@@ -61,6 +61,9 @@ export interface ForeignEntry extends Keyed {
 
 export type Entry = RateEntry | ConcurrencyEntry | RegionsEntry | ForeignEntry;
 
+/** For limiters under keys as they are. The client ends commands without an answer: `--timeout`. */
+export const AS_STORED = { prefix: "", timeoutMs: 3_600_000 };
+
 /** A limit that is divided among regions; in the name of another limiter "%" is encoded. */
 const DIVIDED = /^[^[]*%regions(\[|$)/;
 
@@ -225,7 +228,7 @@ export async function withLimiter<Result>(
   const limitKey = Object.fromEntries(
     isKeptInKey.flatMap((isKept, i) => (isKept ? [[i, key]] : [])),
   );
-  const limiter = RedisLimiter.create(redis, name, policies, { prefix: "", limitKey });
+  const limiter = RedisLimiter.create(redis, name, policies, { ...AS_STORED, limitKey });
   try {
     return await action(own === undefined ? limiter : limiter.for(own));
   } finally {

@@ -23,7 +23,13 @@ export function addRedisCommands(program: Command, io: Io, fail: () => void): vo
       .command(name)
       .description(description)
       .option("--url <url>", "the URL of Redis; default $REDIS_URL, or redis://127.0.0.1:6379")
-      .option("--json", "the result as JSON");
+      .option("--json", "the result as JSON")
+      .option(
+        "--timeout <ms>",
+        "how long to wait for a connection, and for each answer of Redis",
+        wholeNumber(1, 999_999),
+        5000,
+      );
   const listing = (name: string, description: string) =>
     command(name, description)
       .addOption(
@@ -36,7 +42,7 @@ export function addRedisCommands(program: Command, io: Io, fail: () => void): vo
         1000,
       );
   listing("ls", "lists the limiters and their state").action((options: ListOptions) =>
-    withRedis(options.url, io, (redis) => list(redis, options, io)),
+    withRedis(options, io, (redis) => list(redis, options, io)),
   );
   listing("watch", "prints the list repeatedly")
     .option("--every <ms>", "ms between two lists", positive, 1000)
@@ -50,7 +56,7 @@ export function addRedisCommands(program: Command, io: Io, fail: () => void): vo
   command("show", "shows one limiter: its numbers, and the holders of its leases")
     .argument("<key>", "as ls prints it, such as l:github", unescaped)
     .action(async (key: string, options: RedisOptions) => {
-      if (!(await withRedis(options.url, io, (redis) => show(redis, key, options, io)))) fail();
+      if (!(await withRedis(options, io, (redis) => show(redis, key, options, io)))) fail();
     });
 
   const change = (keys: string) => (name: string, description: string, plan: Plan) => {
@@ -59,7 +65,7 @@ export function addRedisCommands(program: Command, io: Io, fail: () => void): vo
       .option("--dry-run", "prints the change without making it");
     return added.action((key: string, value: number) => {
       const options = added.opts<ChangeOptions>();
-      return withRedis(options.url, io, async (redis) => {
+      return withRedis(options, io, async (redis) => {
         await refuseDivided(redis, key);
         await make(key, await plan(redis, key, value, options), options, io);
       });

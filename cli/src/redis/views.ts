@@ -18,6 +18,9 @@ export interface WatchOptions extends ListOptions {
   readonly count: number;
 }
 
+/** How many limiters are read at once: the time-out of a command begins when it is sent, and none waits long for its turn. */
+const AT_ONCE = 500;
+
 /** Lists the limiters. */
 export async function list(redis: Server, options: ListOptions, io: Io): Promise<void> {
   const { entries, more } = await readAll(redis, options);
@@ -60,7 +63,7 @@ export async function watch(options: WatchOptions, io: Io): Promise<void> {
   };
   for (;;) {
     try {
-      return await withRedis(options.url, io, async (redis) => {
+      return await withRedis(options, io, async (redis) => {
         for (;;) {
           const { entries, more } = await readAll(redis, options);
           print({ limiters: entries }, tableOf(entries, more, colors));
@@ -83,7 +86,11 @@ async function readAll(
   { prefix, top }: ListOptions,
 ): Promise<{ entries: readonly Entry[]; more: number }> {
   const keys = await findKeys(redis, prefix.length > 0 ? prefix : PREFIXES);
-  const found = await Promise.all(keys.slice(0, top).map((key) => readEntry(redis, key)));
-  const entries = found.filter((entry) => entry !== undefined);
+  const entries: Entry[] = [];
+  for (let from = 0; from < Math.min(top, keys.length); from += AT_ONCE) {
+    const some = keys.slice(from, Math.min(top, from + AT_ONCE));
+    const found = await Promise.all(some.map((key) => readEntry(redis, key)));
+    entries.push(...found.filter((entry) => entry !== undefined));
+  }
   return { entries, more: Math.max(0, keys.length - top) };
 }

@@ -68,4 +68,13 @@ test("each key is shown by the clock of its own node", async () => {
   );
 });
 
+test("a node that hangs ends the command with an error that names the node", async () => {
+  const [first, last] = [cluster.masters[0], cluster.masters.at(-1)];
+  last?.suspend();
+  const { code, err } = await cli(["redis", "ls", "--timeout", "2000", "--url", `${first?.url}`]);
+  last?.resume();
+  assert.is(code, 2);
+  assert.match(err, `Redis: no answer of 127.0.0.1:${last?.port} within 2 s: it hangs`);
+});
+
 test.run();

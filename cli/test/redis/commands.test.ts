@@ -6,6 +6,7 @@ import { RedisConcurrencyLimiter, RedisLimiter, RedisRateLimiter } from "smooth-
 import { RegionalLimiter } from "smooth-limiter/regions";
 import * as assert from "uvu/assert";
 import { PATIENT } from "../../../test/support/patient.ts";
+import { startProxy } from "../../../test/support/redis/proxy.ts";
 import { freshUrl, startRedis } from "../../../test/support/redis/server.ts";
 import { suite } from "../../../test/support/suite.ts";
 import { run as program } from "../../src/program.ts";
@@ -690,6 +691,76 @@ test("watch that ends while the server is away has code 2", async () => {
   await server.stop();
   assert.is(code, 2);
   assert.match(out, /no limiters\n.*; trying again\n$/s);
+});
+
+const SILENT = (server: { readonly host: string; readonly port: number }, seconds: string) =>
+  `Redis: no answer of ${server.host}:${server.port} within ${seconds} s: it hangs or is too busy, or the network`;
+
+test("a server that hangs and a network that drops all bytes end every command, also between two of its calls", async () => {
+  const server = await startRedis();
+  const proxy = await startProxy(server.port);
+  const client = new Redis(server.url);
+  await RedisRateLimiter.create(client, "github", 10, PATIENT).acquire();
+  // scripts and writes get no answer, and all other commands do
+  await client.call("CLIENT", "PAUSE", "60000", "WRITE");
+  const commands = [
+    ["ls"],
+    ["show", "l:github"],
+    ["set-rate", "l:github", "5"],
+    ["set-limit", "c:reports", "5", "--declared", "2"],
+    ["set-limit-key", "limits:api", "5"],
+  ];
+  const check = async (at: { host: string; port: number; url: string }) => {
+    const ran = commands.map(async (args) => {
+      const { code, err } = await cli(["redis", ...args, "--timeout", "800", "--url", at.url]);
+      assert.is(code, 2, args.join(" "));
+      assert.match(err, SILENT(at, "0.8"));
+      assert.is(err.split("\n").length, 2);
+    });
+    await Promise.all(ran);
+  };
+  await check(server);
+  server.suspend();
+  await proxy.halfOpen();
+  const byDefault = cli(["redis", "ls", "--url", server.url]);
+  await Promise.all([check(server), check(proxy)]);
+  const { code, err } = await byDefault;
+  assert.is(code, 2);
+  assert.match(err, SILENT(server, "5"));
+  server.resume();
+  client.disconnect();
+  await proxy.stop();
+  await server.stop();
+});
+
+test("watch goes on after a time without an answer", async () => {
+  const server = await startRedis();
+  const stdout = Object.assign(new PassThrough(), { isTTY: false });
+  const stderr = Object.assign(new PassThrough(), { isTTY: false });
+  const looks: { limiters?: object[]; error?: string }[] = [];
+  stdout.on("data", (line: Buffer) => {
+    looks.push(JSON.parse(line.toString()));
+    if (looks.length === 1) server.suspend();
+    // one look lost its answers, and the next one did not connect
+    if (looks.length === 3) server.resume();
+  });
+  const args = [
+    "--json",
+    "--every",
+    "50",
+    "--count",
+    "5",
+    "--timeout",
+    "1500",
+    "--url",
+    server.url,
+  ];
+  const io = { stdin: Readable.from([]), stdout, stderr, env: {} };
+  assert.is(await program(["redis", "watch", ...args], io), 0);
+  await new Promise(setImmediate);
+  for (const { error = "" } of looks.slice(1, 3)) assert.match(error, SILENT(server, "1.5"));
+  assert.equal(looks.at(-1)?.limiters, []);
+  await server.stop();
 });
 
 test("a server that cannot be reached is an error in one line", async () => {
