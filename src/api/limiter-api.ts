@@ -122,7 +122,8 @@ export interface Limiter<Name extends string = string> {
 
   /**
    * Gives back permits that were taken and not used. The limiter never holds more than its
-   * capacity.
+   * capacity. On a store a window that is already promised to callers may get them back, and then grants that many more:
+   * `settle` and `undo` of a reservation give back to its own window.
    */
   refund(permits: Permits<Name>): void | Promise<void>;
 

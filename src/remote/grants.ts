@@ -17,6 +17,14 @@ export interface Grant extends Receipts {
   readonly instant: number;
 }
 
+/**
+ * Returns the receipts with which a part of a grant is refunded. What was drawn from several chunks goes to the window of
+ * the first: no request is granted before the last, and the first is over no later.
+ */
+export function receiptsOfPart({ receipts, parts }: Receipts): readonly number[] {
+  return parts?.[0]?.chunk.receipts ?? receipts;
+}
+
 /** @param from the answer of the store, or of a prefetcher */
 export function grantOf(amount: Amount, instant: number, { receipts, parts }: Receipts): Grant {
   // thousands of callers may wait, each with its grant

@@ -139,10 +139,18 @@ export class StoreCall<T> implements PermitRequest {
   }
 }
 
-/** Returns the call of a charge, refund or settlement, for the store or the fallback in this process. */
-export function changeOf(verb: ChangeVerb, amount: Amount): CallOptions<void> {
+/**
+ * Returns the call of a charge, refund or settlement, for the store or the fallback in this process.
+ *
+ * @param receipts of the grant that the permits of a refund belong to; absent: that is not known
+ */
+export function changeOf(
+  verb: ChangeVerb,
+  amount: Amount,
+  receipts: readonly number[] = [],
+): CallOptions<void> {
   return {
-    request: () => ({ verb, amount }),
+    request: () => (verb === "refund" ? { verb, amount, receipts } : { verb, amount }),
     takes: verb === "refund" ? 0 : amount,
     isRepeatable: verb !== "refund",
     result: () => {},

@@ -22,12 +22,12 @@ import { atLeastZero } from "../ground/check.ts";
 import { LimiterClosedError, QueueFullError } from "../ground/errors.ts";
 import { allEnded, settleInTurn } from "../ground/in-turn.ts";
 import { LinkedList } from "../ground/linked-list.ts";
-import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
+import { type Amount, combine, type Permits, sizeOf } from "../ground/permits.ts";
 import { correct, type Payment, unpaid } from "../queue/reservation.ts";
 import type { QueueEntry } from "../queue/waiter.ts";
 import type { Store } from "../stores/store.ts";
 import type { FallbackHost } from "./fallback-limiter.ts";
-import type { Receipts } from "./grants.ts";
+import { type Receipts, receiptsOfPart } from "./grants.ts";
 import { PermitLink } from "./permit-link.ts";
 import {
   type CallOptions,
@@ -210,26 +210,45 @@ export class RemoteCalls implements WaiterHost, FallbackHost {
     await this.change("refund", this.#possible(permits));
   }
 
-  change(verb: ChangeVerb, amount: Amount): Promise<void> {
-    return this.call(changeOf(verb, amount));
+  /** @param receipts of the grant that the permits of a refund belong to; absent: that is not known */
+  change(verb: ChangeVerb, amount: Amount, receipts?: readonly number[]): Promise<void> {
+    return this.call(changeOf(verb, amount, receipts));
   }
 
   async settle(reservation: Charged, actual: Permits): Promise<void> {
     const amount = this.parts.policyState.amount(actual, atLeastZero);
-    await settleInTurn(reservation, amount, (used) => {
-      const changes: Promise<void>[] = [];
-      const by = (verb: Payment[0]) => (amount: Amount) => {
-        changes.push(
-          this.change(verb, amount).catch((error) => {
-            reservation.charged = unpaid(reservation.charged, [verb, amount]);
-            throw error;
-          }),
-        );
-      };
-      const account = { charge: by("charge"), refund: by("refund") };
-      reservation.charged = correct(account, reservation.charged, used);
-      return allEnded(changes);
-    });
+    await settleInTurn(reservation, amount, (used) => this.pay(reservation, used));
+  }
+
+  pay(reservation: Charged, used: Amount): Promise<void> {
+    const changes: Promise<void>[] = [];
+    const change = (verb: Payment[0], amount: Amount, receipts?: readonly number[]) => {
+      if (sizeOf(amount) === 0) return;
+      changes.push(
+        this.change(verb, amount, receipts).catch((error) => {
+          reservation.charged = unpaid(reservation.charged, [verb, amount]);
+          throw error;
+        }),
+      );
+    };
+    const { charged: before, grant } = reservation;
+    const excess = (was: number, granted = 0) => Math.max(0, was - granted);
+    const account = {
+      charge: (amount: Amount) => change("charge", amount),
+      // what was granted comes back to its own window, so that a later one that is promised does not grant it once more
+      refund: (amount: Amount) => {
+        const later = grant === undefined ? before : combine(before, grant.amount, excess);
+        const plain = combine(amount, later, (all, most = 0) => Math.min(all, most));
+        change("refund", plain);
+        change("refund", combine(amount, plain, excess), grant && receiptsOfPart(grant));
+      },
+    };
+    reservation.charged = correct(account, before, used);
+    if (grant !== undefined) {
+      const left = combine(grant.amount, reservation.charged, (is, most = 0) => Math.min(is, most));
+      reservation.grant = { ...grant, amount: left };
+    }
+    return allEnded(changes);
   }
 
   pause(micros: number): Promise<void> {

@@ -21,8 +21,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
   readonly #resolve: (outcome: RemoteReservation | PromiseLike<never>) => void;
   charged: Amount;
   next: Charged["next"];
-  /** Of the store. */
-  #grant: Grant | undefined;
+  grant: Grant | undefined;
   /** From when its permits can be used; Infinity: they are not granted yet. */
   #instant = Infinity;
   /** The promise behind `ready()`; the signals below can end it. */
@@ -46,7 +45,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
 
   override granted(wait: number, grant?: Grant): void {
     const { queue, callStats } = this.host.parts;
-    this.#grant = grant;
+    this.grant = grant;
     this.#instant = grant?.instant ?? queue.now() + wait;
     this.waitMs = toMillis(wait);
     this.untrack();
@@ -155,13 +154,17 @@ export class RemoteReservation extends RemoteWaiter implements Reservation, Char
     // what is settled from now on is settled after it
     this.next = undefined;
     return inTurn(this, () => {
-      const taken = this.charged;
-      this.charged = combine(taken, taken, () => 0);
-      // the grant's receipts, and the place in the fallback, fit only the granted amount
+      const { charged: taken, grant } = this;
+      const nothing = combine(taken, taken, () => 0);
+      // the place in the fallback, and a return as if it had never been granted, fit only the granted amount
       const isWhole = sameAmount(taken, this.amount);
-      if (isWhole && this.leaveFallback !== undefined) return this.leaveFallback();
-      if (isWhole && this.#grant) return this.host.returnToStore(taken, this.#grant);
-      return this.host.change("refund", taken);
+      if (!isWhole || (this.leaveFallback ?? grant) === undefined) {
+        return this.host.pay(this, nothing);
+      }
+      this.charged = nothing;
+      this.grant = undefined;
+      if (this.leaveFallback !== undefined) return this.leaveFallback();
+      return grant && this.host.returnToStore(taken, grant);
     });
   }
 }

@@ -18,13 +18,7 @@ import type { Amount, Permits } from "../ground/permits.ts";
 import { Waiter } from "../queue/waiter.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
 import { type Grant, grantOf, type Receipts } from "./grants.ts";
-import {
-  type ChangeVerb,
-  type Fallback,
-  type FallbackRequest,
-  isGranted,
-  reserving,
-} from "./permit-request.ts";
+import { type Fallback, type FallbackRequest, isGranted, reserving } from "./permit-request.ts";
 import type { Parts } from "./remote-options.ts";
 
 /** The part of `RemoteCalls` that its waiters use. */
@@ -39,15 +33,18 @@ export interface WaiterHost {
   /** Counts the reservation as waiting as long as it is pending. */
   reserved(reservation: { readonly isPending: boolean; readonly amount: Amount }): void;
   returnToStore(amount: Amount, granted: Receipts, instant?: number): Promise<void>;
-  change(verb: ChangeVerb, amount: Amount): Promise<void>;
-  /** Charges or refunds the difference to what was charged, after the settlements before it. Resolves when the store has it. */
+  /** As `pay`, after the settlements before it. */
   settle(reservation: Charged, actual: Permits): Promise<void>;
+  /** Charges or refunds the difference to what was charged. Resolves when the store has it. */
+  pay(reservation: Charged, used: Amount): Promise<void>;
   checkOpen(): void;
 }
 
 /** What a reservation has been charged: the estimate, the amount given to `settle`, or 0 once returned. */
 export interface Charged extends Exclusive {
   charged: Amount;
+  /** What is left of the store's grant: more than that was charged later. Absent: there is none, or it is not known. */
+  grant?: Grant | undefined;
 }
 
 /** The checked arguments of a call. */

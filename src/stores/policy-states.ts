@@ -211,24 +211,34 @@ export class PolicyStates {
     policies.forEach((policy, i) => {
       const { algorithm } = policy;
       const part = parts[i] as SinglePolicyState;
-      const { state } = part;
       const given = permits[i] ?? 0;
       const receipt = receipts[i] ?? 0;
       if (given === 0) return;
       if (algorithm.receiptIsTime) {
-        const at = receipt === 0 ? undefined : receipt - this.base;
-        algorithm.giveBack(policy, state, this.now, given, at);
+        this.#refund(i, given, receipt);
         return;
       }
       const until = this.#promisedUntil(part);
       const isLast = until <= this.now + this.base || until === receipts[parts.length + i];
-      if (isLast) algorithm.giveBack(policy, state, this.now, given, receipt);
-      else algorithm.keep?.(policy, state, given);
+      if (isLast) algorithm.giveBack(policy, part.state, this.now, given, receipt);
+      else algorithm.keep?.(policy, part.state, given);
     });
   }
 
-  refund(permits: readonly number[]): void {
-    this.#own.joint.giveBack(this.now, permits);
+  /** @param receipts of the grant that they belong to; empty: that is not known */
+  refund(permits: readonly number[], receipts: readonly number[] = []): void {
+    permits.forEach((given, i) => {
+      if (given > 0) this.#refund(i, given, receipts[i] ?? 0);
+    });
+  }
+
+  /** An amount of stored permits, as a receipt, fits only the whole grant, and only if it was the last. */
+  #refund(i: number, permits: number, receipt: number): void {
+    const { policies, parts } = this.#own;
+    const policy = policies[i] as Policy;
+    const isKnown = policy.algorithm.receiptIsTime && receipt !== 0;
+    const at = isKnown ? receipt - this.base : undefined;
+    policy.algorithm.giveBack(policy, parts[i]?.state, this.now, permits, at);
   }
 
   /** Charges permits that were used outside of this state, in accordance with the policies. */

@@ -112,8 +112,11 @@ export type StoreRequest =
   | { readonly verb: "decide" | "peek"; readonly amount: Amount; readonly late: number }
   /** Gives back permits of one grant that were not used, with the receipts of that grant. */
   | { readonly verb: "back"; readonly amount: Amount; readonly receipts: readonly number[] }
-  /** Gives back permits that were taken by any caller and not used. */
-  | { readonly verb: "refund"; readonly amount: Amount }
+  /**
+   * Gives back permits that were taken and not used: those of a grant to the window that its receipts name, if the
+   * algorithm's receipts name one; all others, and without receipts, as the most recently taken ones.
+   */
+  | { readonly verb: "refund"; readonly amount: Amount; readonly receipts?: readonly number[] }
   /** Takes the amount in any state. */
   | { readonly verb: "charge"; readonly amount: Amount }
   /** Charges permits that were used during an outage of the store, in accordance with the policies. */

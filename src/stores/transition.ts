@@ -243,7 +243,7 @@ export class StateTransition {
         states.giveBack(states.amounts(request.amount), request.receipts);
         break;
       case "refund":
-        states.refund(states.amounts(request.amount));
+        states.refund(states.amounts(request.amount), request.receipts);
         break;
       case "charge":
         states.take(states.now, states.amounts(request.amount));

@@ -4,12 +4,16 @@ import * as assert from "uvu/assert";
 import type { Timer } from "../../src/ground/clock.ts";
 import { LimiterClosedError, StoreUnavailableError } from "../../src/ground/errors.ts";
 import {
+  fixedWindow,
   type Reservation,
   ReservationCancelledError,
+  slidingLog,
+  slidingWindow,
   smoothBursty,
   smoothWarmingUp,
 } from "../../src/index.ts";
-import { FakeClock } from "../../src/testing/index.ts";
+import { StoreLimiter } from "../../src/store.ts";
+import { FakeClock, memoryStore } from "../../src/testing/index.ts";
 import { onHand } from "../support/limiter/remote.ts";
 import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
@@ -332,6 +336,104 @@ settle("settle rejects while the store is unavailable, and can be repeated", asy
   await reservation.settle(3);
   assert.is((await limiter.peek()).waitMs, 4000);
 });
+
+const second = { limit: 12, windowMs: 1000 };
+const windows = [fixedWindow(second), slidingWindow(second), slidingLog(second)];
+
+/** For each kind of window a limiter; the window at 0 is used by five and seven, and eight of the next are promised. */
+async function* makePromised() {
+  for (const policy of windows) {
+    const clock = new FakeClock();
+    const limiter = StoreLimiter.create(memoryStore({ clock }), "api", policy, { clock });
+    const [used, kept, promised] = [
+      await limiter.reserve(5),
+      await limiter.reserve(7),
+      await limiter.reserve(8),
+    ];
+    assert.is(promised.waitMs, 1000);
+    const remaining = async () => (await limiter.peek(1)).remaining;
+    yield { name: policy.algorithm.name, clock, limiter, used, kept, promised, remaining };
+    await limiter.close();
+  }
+}
+
+settle("what a window gets back is not taken from a later one that is promised", async () => {
+  for await (const { name, clock, used, kept, remaining } of makePromised()) {
+    await used.settle(1);
+    await kept.undo();
+    await clock.advance(1000);
+    assert.is(await remaining(), 4, name);
+    // its window is over
+    await used.undo();
+    assert.is(await remaining(), 4, name);
+  }
+});
+
+settle("what a promised window gets back, that window grants", async () => {
+  for await (const { name, clock, promised, remaining } of makePromised()) {
+    await promised.settle(6);
+    await clock.advance(1000);
+    assert.is(await remaining(), 6, name);
+    await promised.settle(3);
+    assert.is(await remaining(), 9, name);
+    await promised.undo();
+    assert.is(await remaining(), 12, name);
+  }
+});
+
+settle("a promise that was settled to less gives the rest back when it is cancelled", async () => {
+  for await (const { name, clock, limiter, promised, remaining } of makePromised()) {
+    const last = await limiter.reserve(10);
+    assert.is(last.waitMs, 2000, name);
+    await promised.settle(6);
+    assert.is(await promised.cancel(), true);
+    await clock.advance(2000);
+    assert.is(await remaining(), 2, name);
+  }
+});
+
+settle(
+  "what settle has charged comes back in any window, what was granted in its own",
+  async () => {
+    for await (const { name, clock, used, promised, remaining } of makePromised()) {
+      await promised.undo();
+      await clock.advance(1000);
+      await used.settle(15);
+      assert.is(await remaining(), 2, name);
+      await used.settle(2);
+      assert.is(await remaining(), 12, name);
+      await used.settle(6);
+      assert.is(await remaining(), 8, name);
+      await used.settle(2);
+      assert.is(await remaining(), 12, name);
+    }
+  },
+);
+
+settle(
+  "what was fetched ahead comes back to the window for which the store granted it",
+  async () => {
+    for (const policy of windows) {
+      const clock = new FakeClock();
+      const store = memoryStore({ clock });
+      const prefetch = { permits: 4, maxAgeMs: 5000 };
+      const fetching = StoreLimiter.create(store, "api", policy, { clock, prefetch });
+      const other = StoreLimiter.create(store, "api", policy, { clock });
+      const used: Reservation[] = [];
+      for (let i = 0; i < 12; i++) used.push(await fetching.reserve());
+      const promised = await fetching.reserve(8);
+      assert.is(promised.waitMs, 1000);
+      for (const reservation of used) await reservation.undo();
+      await clock.advance(1000);
+      let granted = 8;
+      for (const limiter of [fetching, other]) {
+        while (await limiter.tryAcquire()) granted += 1;
+      }
+      assert.is(granted, 12, policy.algorithm.name);
+      await Promise.all([fetching.close(), other.close()]);
+    }
+  },
+);
 
 settle.run();
 

@@ -37,12 +37,12 @@ interface Caller {
   readonly others: readonly string[];
 }
 
-/** `amount` is cut to the number of policies; `grant` selects an earlier one to undo. */
+/** `amount` is cut to the number of policies; `grant` selects an earlier one to undo, or to refund a part of. */
 type Ask =
   | { verb: "reserve"; amount: readonly number[]; longest: number; late: number; count: number }
   | { verb: "decide" | "peek"; amount: readonly number[]; late: number }
-  | { verb: "back"; amount: readonly number[]; grant: number | undefined }
-  | { verb: "charge" | "refund" | "settle"; amount: readonly number[] }
+  | { verb: "back" | "refund"; amount: readonly number[]; grant: number | undefined }
+  | { verb: "charge" | "settle"; amount: readonly number[] }
   | { verb: "pause"; micros: number }
   | { verb: "set"; other: number }
   | { verb: "deficit" | "unset" | "reset" };
@@ -92,14 +92,14 @@ const ask: fc.Arbitrary<Ask> = fc.oneof(
   {
     weight: 2,
     arbitrary: fc.record({
-      verb: fc.constant("back"),
+      verb: fc.constantFrom("back", "back", "refund"),
       amount,
       grant: fc.option(fc.nat({ max: 30 }), { nil: undefined, freq: 3 }),
     }),
   },
   {
     weight: 1,
-    arbitrary: fc.record({ verb: fc.constantFrom("charge", "refund", "settle"), amount }),
+    arbitrary: fc.record({ verb: fc.constantFrom("charge", "settle"), amount }),
   },
   {
     weight: 1,
@@ -233,11 +233,14 @@ function rehearse({ start, callers, calls }: History): Step[] {
     };
     const requests = asks.map((ask): StoreRequest => {
       switch (ask.verb) {
-        case "back": {
+        case "back":
+        case "refund": {
+          const { verb } = ask;
           const grant = grants[(ask.grant ?? 0) % Math.max(1, grants.length)];
           const known = ask.grant !== undefined && grant?.amount.length === length;
-          if (!known) return { verb: "back", amount: cut(ask.amount), receipts: [] };
-          return { verb: "back", amount: grant.amount, receipts: grant.answer.receipts };
+          if (!known) return { verb, amount: cut(ask.amount), receipts: [] };
+          const amount = verb === "back" ? grant.amount : cut(ask.amount);
+          return { verb, amount, receipts: grant.answer.receipts };
         }
         case "set":
           return { verb: "set", numbers: others[ask.other] as string };

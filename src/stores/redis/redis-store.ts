@@ -129,10 +129,13 @@ export class RedisStore implements Store {
         break;
       case "back":
         this.#encodeAmount(request.amount, args);
-        for (let i = 0; i < 2 * this.#policies; i++) args.push(String(request.receipts[i] ?? 0));
+        this.#encodeReceipts(request.receipts, 2 * this.#policies, args);
+        break;
+      case "refund":
+        this.#encodeAmount(request.amount, args);
+        this.#encodeReceipts(request.receipts, this.#policies, args);
         break;
       case "charge":
-      case "refund":
       case "settle":
         this.#encodeAmount(request.amount, args);
         break;
@@ -147,6 +150,10 @@ export class RedisStore implements Store {
       case "reset":
         break;
     }
+  }
+
+  #encodeReceipts(receipts: readonly number[] | undefined, count: number, args: string[]): void {
+    for (let i = 0; i < count; i++) args.push(String(receipts?.[i] ?? 0));
   }
 
   /** Returns the arguments in their shortest form, for the most common batch; undefined for all others. */

@@ -97,6 +97,14 @@ function verbs.peek()
   return tell(false)
 end
 
+-- An amount of stored permits, as a receipt, fits only the whole grant, and only if it was the last.
+local function refund(i, permits, receipt)
+  local kind = algorithm[i]
+  local at = 0
+  if kind.receipt_is_time then at = receipt ~= 0 and receipt - base or nil end
+  kind.give_back(policy[i], state[i], now, permits, at)
+end
+
 -- Later promises stay valid, so no other request may be granted the same permits: unless the grant was the
 -- last one, only as many permits come back as the algorithm can keep. (The receipts of algorithms with receipt_is_time
 -- contain the instant of the grant.)
@@ -105,7 +113,7 @@ function verbs.back()
   for i = 1, count do
     local kind, receipt = algorithm[i], receipts[i]
     if permits[i] > 0 and kind.receipt_is_time then
-      kind.give_back(policy[i], state[i], now, permits[i], receipt ~= 0 and receipt - base or nil)
+      refund(i, permits[i], receipt)
     elseif permits[i] > 0 then
       local up_to = promised_until(i)
       if up_to <= now + base or up_to == promises[i] then
@@ -120,10 +128,9 @@ function verbs.back()
 end
 
 function verbs.refund()
-  local permits = amounts()
+  local permits, receipts = amounts(), amounts()
   for i = 1, count do
-    local receipt = not algorithm[i].receipt_is_time and 0 or nil
-    if permits[i] > 0 then algorithm[i].give_back(policy[i], state[i], now, permits[i], receipt) end
+    if permits[i] > 0 then refund(i, permits[i], receipts[i]) end
   end
   changed = true
   return ""
