@@ -231,12 +231,14 @@ export function exchange(
   for (const row of was.rows) {
     let isKept = true;
     if (row.lapse <= now) {
-      const untilMs = now + restMsOf(row);
+      const restMs = restMsOf(row);
+      // its member goes by its own numbers, and its messages may be late by a lease
+      const untilMs = Math.max(now + restMs, row.lapse + row.keepMs + 2 * gap) + lease;
       isKept = untilMs > now && lapsed <= MOST_LAPSED;
       if (lapsed > MOST_LAPSED) dropped = Math.max(dropped, untilMs);
       // one that was not renewed since the ledger had forgotten something may be of long ago
-      const mayClaim = isKept && rests > 0 && row.lapse > closed;
-      if (!mayClaim && row.held > 0) release(row.held, restMsOf(row));
+      const mayClaim = isKept && restMs > 0 && rests > 0 && row.lapse > closed;
+      if (!mayClaim && row.held > 0) release(row.held, restMs);
       restOn(usedOf(row));
       const { held, brought, broughtFresh } = row;
       Object.assign(row, NOTHING, mayClaim ? { held, brought, broughtFresh } : {});

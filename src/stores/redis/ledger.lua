@@ -119,13 +119,15 @@ end
 for _, row in ipairs(rows_before) do
   local is_kept = true
   if row[11] <= now then
-    is_kept = rest_of(row) > 0 and lapsed <= 64
+    local rest_ms = rest_of(row)
+    local until_ms = math.max(now + rest_ms, row[11] + row[12] + 2 * gap) + lease
+    is_kept = until_ms > now and lapsed <= 64
     if lapsed > 64 then
-      dropped = math.max(dropped, now + rest_of(row))
+      dropped = math.max(dropped, until_ms)
     end
-    if not is_kept or rests == 0 or row[11] <= closed then
+    if not is_kept or rest_ms <= 0 or rests == 0 or row[11] <= closed then
       if row[4] > 0 then
-        release(row[4], rest_of(row))
+        release(row[4], rest_ms)
       end
       row[4], row[13], row[14] = 0, 0, 0
     end
