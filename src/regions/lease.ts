@@ -66,6 +66,8 @@ export class Lease {
   /** The number of the last message in its row, and when that was sent. */
   answered = 0;
   rowMs = 0;
+  /** What the member used then counts for no longer. */
+  rowKeepMs = 0;
   rows: LedgerRecord["rows"] = [];
   restingAtHome = 0;
 
@@ -194,7 +196,7 @@ export class Lease {
 
   /** The ledger keeps the row of this member for so long. */
   #rowEndMs(leaseMs: number): number {
-    return this.rowMs + leaseMs + this.part.keepMs;
+    return this.rowMs + leaseMs + this.rowKeepMs;
   }
 
   #newReport(now: number, leaseMs: number): Report {

@@ -41,8 +41,8 @@ const IDLE_INTERVALS = 3;
 const LONGEST_PAUSE = 16;
 /** Changes by more than this factor of the part do not wait for the next interval. */
 const URGENT = 0.1;
-/** The record by which a member learns when the ledger was created is kept for so long, ms: 30 days. */
-const ROOT_MS = 30 * 24 * 3_600_000;
+/** The record by which a member learns when the ledger was created is kept for so long without a message, ms: a year. */
+const ROOT_MS = 365 * 24 * 3_600_000;
 
 export class Member {
   readonly #options: MemberOptions;
@@ -398,9 +398,11 @@ export class Member {
       lease.rows = record.rows.filter(({ lapse }) => lapse > record.last);
       lease.restingAtHome = this.#restingAtHome(record);
       // a promise does not grow: a greater one is new, and so is one that follows one that was due
-      const { number = 0, promised = 0 } = record.rows.find(({ id }) => id === this.#home.id) ?? {};
+      const own = record.rows.find(({ id }) => id === this.#home.id);
+      const { number = 0, promised = 0, keepMs = 0 } = own ?? {};
       lease.answered = number;
       lease.rowMs = sentMs;
+      lease.rowKeepMs = keepMs;
       const wasDue = waitedMs(lease, sentMs) >= gapMs(this.#options);
       if (promised === 0) lease.promisedMs = undefined;
       else if (wasDue || promised > lease.promised) lease.promisedMs = sentMs;

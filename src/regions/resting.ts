@@ -14,7 +14,7 @@
  * fresh. The part keeps 10 of those from 0 s; 0.1 is fresh when the other 10 are back, at 10 s, and 0.2 at 14 s.
  *
  * Where it is inexact: instants are looked at in steps of an eighth, so pieces rest for up to an eighth longer than they
- * need to.
+ * need to; and a part that has been given away in many steps has 32 instants, those that are nearest to each other are one.
  */
 import type { Policy } from "../algorithms/algorithm.ts";
 import { WHOLE } from "../stores/ledger.ts";
@@ -140,10 +140,7 @@ export class RestingPieces {
       return { count: some, freshMs: nowMs + Math.ceil(micros) / 1000 };
     });
     const groups = [...this.#groups, ...added].sort((a, b) => a.freshMs - b.freshMs);
-    while (groups.length > MOST_GROUPS) {
-      const [one, next] = groups.splice(0, 2) as [Pieces, Pieces];
-      groups.unshift({ count: one.count + next.count, freshMs: next.freshMs });
-    }
+    while (groups.length > MOST_GROUPS) mergeNearest(groups);
     this.#groups = groups;
   }
 
@@ -156,6 +153,17 @@ export class RestingPieces {
   clear(): void {
     this.#groups = NONE;
   }
+}
+
+/** Lets one group rest for as long as the next one: the group whose pieces are delayed least by that. */
+function mergeNearest(groups: Pieces[]): void {
+  let [at, least] = [0, Infinity];
+  for (const [i, { count, freshMs }] of groups.slice(0, -1).entries()) {
+    const longer = count * ((groups[i + 1]?.freshMs ?? freshMs) - freshMs);
+    if (longer < least) [at, least] = [i, longer];
+  }
+  const [one, next] = groups.slice(at, at + 2) as [Pieces, Pieces];
+  groups.splice(at, 2, { count: one.count + next.count, freshMs: next.freshMs });
 }
 
 function countOf(groups: readonly Pieces[]): number {

@@ -643,6 +643,24 @@ test("no lost reply costs a part of a window for longer than some intervals", as
   });
 });
 
+test("a part of a window that is given away in many small steps moves as one that is given away at once does", async () => {
+  await seeded(1, async () => {
+    const policy = slidingLog({ limit: 12_000, windowMs: 10 * MINUTE_MS });
+    const scene = await new Scene(["eu", "us"], policy).begin();
+    await scene.clock.advance(10 * MINUTE_MS);
+    // together a tenth more than 20 a second; eu asks for a fifth of it at first, and for nine tenths at last
+    const ask = (share: number, ms: number) => {
+      return scene.ask([22 * share, 22 * (1 - share)].map(Math.round), ms, 1000);
+    };
+    await ask(0.2, 10 * MINUTE_MS);
+    scene.granted = 0;
+    for (let step = 0; step < 120; step++) await ask(0.2 + (0.7 * step) / 120, 5000);
+    await ask(0.9, 15 * MINUTE_MS);
+    assert.ok(scene.granted >= 27_500, `${scene.granted} of 30 000`);
+    await scene.end();
+  });
+});
+
 test("while what one region has used of a window rests, the others share what is fresh", async () => {
   await seeded(1, async () => {
     for (const away of ["idle", "killed"]) {

@@ -16,9 +16,9 @@ export interface Export {
 export function entries(folder: string): ReadonlyMap<string, string> {
   const { name, exports } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
   const sources = new Map<string, string>();
-  for (const [path, target] of Object.entries<{ import?: { types: string } }>(exports)) {
-    const file = target.import?.types.replace("./dist/", "src/").replace(/\.d\.ts$/, ".ts");
-    if (file !== undefined) sources.set(join(name, path), join(folder, file));
+  for (const [path, target] of Object.entries<object>(exports)) {
+    const [file] = /(?<="\.\/dist\/)[^"]+(?=\.js")/.exec(JSON.stringify(target)) ?? [];
+    if (file !== undefined) sources.set(join(name, path), join(folder, "src", `${file}.ts`));
   }
   return sources;
 }

@@ -19,11 +19,12 @@ export interface ServedPage {
 /** Serves the page of a folder, the packed core that is installed in it, and `/fine`. */
 export async function servePage(folder: string): Promise<ServedPage> {
   const { exports } = JSON.parse(readFileSync("package.json", "utf8")) as {
-    exports: Record<string, { import?: { default: string } }>;
+    exports: Record<string, { import?: string | { default: string } }>;
   };
-  const imports = Object.entries(exports).flatMap(([entry, { import: target }]) =>
-    target === undefined ? [] : [[`smooth-limiter${entry.slice(1)}`, `/package/${target.default}`]],
-  );
+  const imports = Object.entries(exports).flatMap(([entry, { import: target }]) => {
+    const file = typeof target === "object" ? target.default : target;
+    return file === undefined ? [] : [[`smooth-limiter${entry.slice(1)}`, `/package/${file}`]];
+  });
   const map = JSON.stringify({ imports: Object.fromEntries(imports) });
   const page = `<script type="importmap">${map}</script><script type="module" src="/page.js"></script>`;
   let report: (found: unknown) => void;
