@@ -29,7 +29,7 @@
  * The member that releases them says for how long (`restMs`); of one that was cut off it is not known, so `keep` ms after
  * its lease, and two intervals; of what was forgotten, `keep` ms after the ledger opens. They rest in groups, for up to a
  * sixteenth of `keep` longer, so that there are few. Who gets parts that are not fresh gets those that rest longest. Where
- * parts are of no use before they are fresh (`rests`), only those that are fresh are promised.
+ * parts are of no use before they are fresh (`rests`), only those that are fresh are handed on or promised.
  *
  * Members have different `keep` while a deploy changes their windows. So each row says its member's, and the largest of
  * all leases and the message counts: nothing is fresh too early for a member with a longer window. When no lease says that
@@ -306,7 +306,8 @@ export function exchange(
   const hasUsed = left > leftFresh;
   for (const row of isOpen ? others : []) {
     const lack = row.want - row.held - row.gift - row.promised;
-    const given = Math.max(0, Math.min(lack, left));
+    // where parts rest, used ones are of no use to it, and rest at the ledger for as long as each of them has to
+    const given = Math.max(0, Math.min(lack, rests > 0 ? leftFresh : left));
     const givenFresh = Math.min(leftFresh, given);
     row.gift += given;
     row.giftFresh += givenFresh;

@@ -105,6 +105,19 @@ test("a released part goes at once to the member who lacks it, with what is fres
   assert.equal(ledger.say("b", { held: 30, want: 60 }), { held: 60, fresh: 10 });
 });
 
+test("where parts rest only fresh ones go at once, and the others rest as long as they must, whatever rests beside them", () => {
+  const ledger = Ledger.shared();
+  ledger.say("b", { held: 30, want: 90, rests: 1 });
+  ledger.say("a", { held: 40, want: 40, restMs: 4 * KEEP_MS, rests: 1 });
+  ledger.say("a", { held: 10, want: 10, fresh: 10, restMs: 1, rests: 1 });
+  assert.equal(ledger.say("b", { held: 30, want: 90, rests: 1 }), { held: 40, fresh: 10 });
+  const { resting } = readLedger(ledger.text ?? "");
+  assert.equal(
+    resting.map(({ parts }) => parts),
+    [20, 20],
+  );
+});
+
 test("what nobody lacks becomes free, and is promised to who asks next", () => {
   const ledger = Ledger.shared();
   ledger.say("a", { held: 20, want: 20 });

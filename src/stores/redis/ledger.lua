@@ -195,7 +195,7 @@ local taken, lapse = 0, 0
 local has_used = left > left_fresh
 for _, row in ipairs(others) do
   if open and row ~= me then
-    local given = math.max(0, math.min(row[9] - row[4] - row[5] - row[7], left))
+    local given = math.max(0, math.min(row[9] - row[4] - row[5] - row[7], rests > 0 and left_fresh or left))
     local given_fresh = math.min(left_fresh, given)
     row[5], row[6] = row[5] + given, row[6] + given_fresh
     left, left_fresh = left - given, left_fresh - given_fresh
