@@ -30,7 +30,10 @@ import { letsIn, type RedisLimiterOptions, tagOf } from "./options.ts";
 
 /** The options of `RedisConcurrencyLimiter.create`; slots are the permits of `maxWaiting`. */
 export interface RedisConcurrencyOptions
-  extends Pick<RedisLimiterOptions, "maxWaiting" | "order" | "timeoutMs" | "hashTag"> {
+  extends Pick<
+    RedisLimiterOptions,
+    "maxWaiting" | "order" | "timeoutMs" | "instances" | "hashTag"
+  > {
   /**
    * How long the leases of a process that has died, or cannot reach Redis, stay taken, ms. Above 0,
    * at most 2^31 - 1, default 30 000. Leases are renewed every third of it.
@@ -39,19 +42,11 @@ export interface RedisConcurrencyOptions
   /**
    * What calls do when Redis is unavailable: `"throw"` a StoreUnavailableError (the default); `"wait"`
    * until Redis is back or their own time-out or signal ends the wait; get a lease while this process
-   * holds fewer than its fraction of the limit, else wait for one in this process (`"local"`); or get one
-   * in any case (`"allow"`). With the last two, leases stay valid for the whole outage and are registered
-   * in Redis afterwards. What each costs: docs/concurrency.md.
+   * holds fewer than its fraction of the limit (rounded down, but at least 1), else wait for one in this
+   * process (`"local"`); or get one in any case (`"allow"`). With the last two, leases stay valid for the
+   * whole outage and are registered in Redis afterwards. What each costs: docs/concurrency.md.
    */
   readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
-  /**
-   * How many processes share the limit, 1 or more; a function that returns how many there are now;
-   * or `"auto"`: they are counted through Redis while it is up. `"local"` requires it: the fraction is the
-   * limit divided by it, rounded down, but at least 1. A function is called at once, and again every
-   * second of an outage; if it then returns no number of 1 or more, the previous number is kept. With
-   * `"auto"` the last count is kept: docs/availability.md.
-   */
-  readonly instances?: number | "auto" | (() => number) | undefined;
   /** The prefix of the keys and channels. Default "c:". */
   readonly prefix?: string | undefined;
   /**
