@@ -69,6 +69,7 @@ export class Lease {
   /** What the member used then counts for no longer. */
   rowKeepMs = 0;
   rows: LedgerRecord["rows"] = [];
+  /** How many pieces nobody can use within two intervals, since they rest at the home. */
   restingAtHome = 0;
 
   /** When the next message is due. */
@@ -176,7 +177,7 @@ export class Lease {
   /** Returns what the next message says of the pieces that were released. @param leaseMs how long a row lasts */
   report(now: number, leaseMs: number): Report {
     this.isEmptied = false;
-    // its parts are fresh for all
+    // afterwards its parts are fresh for all
     if (now >= this.#rowEndMs(leaseMs)) this.claimed(0);
     if (this.#claim > 0) {
       this.#lastReport = undefined;

@@ -255,7 +255,7 @@ export function exchange(
     me.gift += me.brought;
     me.giftFresh += me.broughtFresh;
   }
-  // one that has given everything back has no row
+  // one that has given everything back has no row, and for a while one that was dropped for lack of room has none
   const isAbsent = me.number === 0 && (now < dropped ? said : said + want + claim) === 0;
   const isOlder = me.number < answered && !isAbsent;
   const isKnown = answered > 0 && answered <= me.number && since <= created && now >= closed;
