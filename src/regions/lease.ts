@@ -129,14 +129,17 @@ export class Lease {
     return this.rows.reduce((most, row) => Math.max(most, row.keepMs), this.part.keepMs);
   }
 
-  /** Releases all pieces, fresh or not: those that rest do so elsewhere. */
-  giveUp(): void {
+  /**
+   * Releases all pieces, fresh or not: those that rest do so elsewhere. A message says one time of rest. So those that are
+   * fresh first may go with this one, and the others with the next: a second does not rest like a day.
+   */
+  giveUp(isAll: boolean): void {
     this.claimed(0);
     this.change(this.held, 0, 0);
-    this.#release(this.#resting.freshMs - this.#clock.now());
-    this.#resting.clear();
+    this.#release(this.#resting.take(isAll) - this.#clock.now());
+    this.held = this.#resting.count;
+    if (this.held > 0) return;
     this.most = Infinity;
-    this.held = 0;
     this.part.lapseMs = Infinity;
   }
 

@@ -161,25 +161,24 @@ export class Member {
     const { clock, stats } = this.#options;
     this.#isClosed = true;
     this.#alarm.end();
-    const known = [...this.#hot.values()].filter(
-      ({ number, isEmptied }) => number > 0 && !isEmptied,
-    );
-    for (const lease of this.#hot.values()) {
-      lease.want = 0;
-      lease.giveUp();
-    }
-    this.#hot.clear();
     const endMs = clock.now() + patienceMs(this.#options);
     let timer: Timer | undefined;
     const tooLong = new Promise<void>((resolve) => {
       timer = clock.wakeAt(endMs, resolve);
     });
-    const sent = known.map(async (lease) => {
+    const sent = [...this.#hot.values()].map(async (lease) => {
       // it would be taken for a member that knows more, if it came after the last message
       if (!lease.isAnswered) await Promise.race([lease.underWay, tooLong]);
-      await this.#send(lease, clock.now());
-      // after an error: a connection may have been lost, and there is another one now
-      if (!lease.isEmptied && clock.now() < endMs) await this.#send(lease, clock.now());
+      this.#hot.delete(lease.part);
+      lease.want = 0;
+      const isKnown = lease.number > 0 && !lease.isEmptied;
+      lease.giveUp(!isKnown);
+      if (isKnown) await this.#send(lease, clock.now());
+      // after an error once more: a connection may have been lost, and there is another one now
+      for (let k = 0; k < 2 && isKnown && !lease.isEmptied && clock.now() < endMs; k++) {
+        lease.giveUp(true);
+        await this.#send(lease, clock.now());
+      }
     });
     await Promise.race([Promise.all(sent), tooLong]);
     timer?.cancel();
@@ -264,7 +263,7 @@ export class Member {
     if (lease.idle >= IDLE_INTERVALS) {
       // while others lack it, what rests here goes to them as it becomes fresh
       if (isLacked(lease.rows, this.#home.id) && !lease.isClaiming) lease.change(lease.held, 0, 0);
-      else lease.giveUp();
+      else lease.giveUp(lease.idle > IDLE_INTERVALS);
     } else if (!lease.isClaiming) {
       lease.change(lease.held, 0);
       lease.want = Math.max(
@@ -359,7 +358,8 @@ export class Member {
     const isLast = () => number === lease.number && this.#hot.get(part) === lease;
     const known = held + report.claim;
     const replied = (reply: Reply) => {
-      if (number === lease.number) lease.acknowledged(known, want, isLast());
+      if (number === lease.number)
+        lease.acknowledged(known, want, isLast() || reply.held === known);
       if (!isLast()) return;
       lease.isLate = false;
       if (part.lapseMs <= clock.now()) lease.lapse();

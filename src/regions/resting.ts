@@ -116,11 +116,6 @@ export class RestingPieces {
     return countOf(this.#groups.filter(({ freshMs }) => freshMs > timeMs));
   }
 
-  /** When all are fresh, ms of the clock; in the past if none rests. */
-  get freshMs(): number {
-    return this.#groups.at(-1)?.freshMs ?? -Infinity;
-  }
-
   /** Ends the rest of those that are fresh now. @returns how many they are */
   takeFresh(nowMs: number): number {
     const isFresh = ({ freshMs }: Pieces) => freshMs <= nowMs;
@@ -148,6 +143,24 @@ export class RestingPieces {
   extend(freshMs: number): void {
     const { count } = this;
     if (count > 0) this.#groups = [{ count, freshMs }];
+  }
+
+  /**
+   * Takes all, or those that are fresh first: as many as save most, if they need not rest for as long as the others.
+   *
+   * @returns when those that are taken are fresh, ms of the clock; in the past if none rests
+   */
+  take(isAll: boolean): number {
+    const groups = this.#groups;
+    const lastMs = groups.at(-1)?.freshMs ?? -Infinity;
+    let [count, most, taken] = [0, 0, groups.length];
+    for (const [i, group] of isAll ? [] : groups.entries()) {
+      count += group.count;
+      const saved = count * (lastMs - group.freshMs);
+      if (saved > most) [most, taken] = [saved, i + 1];
+    }
+    this.#groups = groups.slice(taken);
+    return groups[taken - 1]?.freshMs ?? lastMs;
   }
 
   clear(): void {

@@ -22,13 +22,14 @@
  * nothing from it: the row may be an old one, and its parts may be in other hands.
  *
  * A reply may be lost. What it has brought is a gift again if the member's next message answers an earlier one: no permit
- * of it can have been used. Of what was released with a lost message it is not known whether any was.
+ * of it can have been used. Of what was released with a lost message it is not known whether any was. Who has heard no
+ * reply for a lease, although its messages arrive, is kept nothing for: what it wants counts again when it hears.
  *
  * `fresh` counts parts of which no permit was used, so that their next holder may use their burst at once. All others
  * start empty with their next holder. Free parts are fresh again when what was used of them is back: until then they rest.
  * The member that releases them says for how long (`restMs`); of one that was cut off it is not known, so `keep` ms after
  * its lease, and two intervals; of what was forgotten, `keep` ms after the ledger opens. They rest in groups, for up to a
- * sixteenth of `keep` longer, so that there are few. Who gets parts that are not fresh gets those that rest longest. Where
+ * sixteenth longer than they must, so that there are few. Who gets parts that are not fresh gets those that rest longest. Where
  * parts are of no use before they are fresh (`rests`), only those that are fresh are handed on or promised.
  *
  * Members have different `keep` while a deploy changes their windows. So each row says its member's, and the largest of
@@ -120,6 +121,8 @@ export interface Row {
   /** What the last reply has brought of what it holds, and how much of that is fresh. If the reply is lost it is a gift again. */
   brought: number;
   broughtFresh: number;
+  /** When its last message came that said that the reply before had arrived. */
+  heard: number;
 }
 
 export interface LedgerRecord {
@@ -144,8 +147,8 @@ export interface Resting {
 
 /** So many rows are kept whose leases are over, those that came last. */
 const MOST_LAPSED = 64;
-/** Rests end at instants that are `keep` / `STEPS` apart. */
-const STEPS = 16;
+/** Rests end at instants that are at least `keep` / `STEPS` apart, or else no more than a sixteenth of the rest. */
+const STEPS = 1024;
 /** Numbers of a message count as no more than this, so that sums of some of them are whole numbers, too. */
 const MOST = 1e15;
 
@@ -191,14 +194,20 @@ export function exchange(
   const back = Math.max(0, was.last - now);
   closed -= back;
   dropped -= back;
-  for (const row of was.rows) row.lapse -= back;
+  for (const row of was.rows) {
+    row.lapse -= back;
+    row.heard -= back;
+  }
   // not those of dead members: a window that was made shorter would last for one of the long ones more
   const live = was.rows.filter((row) => row.lapse > now);
   const keep = Math.max(ownKeep, ...live.map((row) => row.keepMs));
   const longest = keep + 2 * gap;
   // until instants that are the same for all, so that there are few groups
-  const step = Math.max(1, Math.ceil(keep / STEPS));
-  const roundUp = (ms: number) => Math.ceil((now + ms) / step) * step - now;
+  const roundUp = (ms: number) => {
+    let step = Math.max(1, Math.ceil(keep / STEPS));
+    while (step * 32 <= ms) step *= 2;
+    return Math.ceil((now + ms) / step) * step - now;
+  };
   let resting: Resting[] = [];
   const rest = (parts: number, restMs: number) => {
     const after = resting.findIndex((group) => group.restMs >= restMs);
@@ -224,7 +233,7 @@ export function exchange(
     if (restMs > 0 && (group.parts > 0 || isLast)) rest(group.parts, restMs);
   }
   const others: Row[] = [];
-  let me: Row = { ...EMPTY, id, region };
+  let me: Row = { ...NOTHING, id, region, number: 0, lapse: 0, keepMs: 0, heard: now };
   // if the ledger has forgotten something, this lease may have been renewed until the ledger opens
   const restMsOf = (row: Row) => Math.max(Math.min(row.lapse, now) + longest, closed + keep) - now;
   let lapsed = was.rows.length - live.length;
@@ -249,7 +258,9 @@ export function exchange(
   }
   const isLate = number <= me.number || (sent > 0 && now - sent > lease);
   if (isLate) return { reply: `late ${now}`, lifeMs: 0 };
-  if (answered !== me.number) {
+  if (answered === me.number) {
+    me.heard = now;
+  } else {
     // the last reply was lost
     me.held -= me.brought;
     me.gift += me.brought;
@@ -259,7 +270,9 @@ export function exchange(
   const isAbsent = me.number === 0 && (now < dropped ? said : said + want + claim) === 0;
   const isOlder = me.number < answered && !isAbsent;
   const isKnown = answered > 0 && answered <= me.number && since <= created && now >= closed;
-  const isReclaimed = isKnown && claim <= me.held && countOf(others) + claim <= pool;
+  const deafMs = now - me.heard - lease;
+  const mayReclaim = isKnown && deafMs <= longest;
+  const isReclaimed = mayReclaim && claim <= me.held && countOf(others) + claim <= pool;
   const held = said > 0 || !isReclaimed ? said : claim;
   if (answered === 0 && held === 0 && me.held + me.gift > 0) {
     // it does not know this row
@@ -288,15 +301,16 @@ export function exchange(
   if (resting.length === 0) me.promisedFresh = me.promised;
   const isDue = waited >= gap;
   const usedBefore = usedOf(me);
-  // what it does not want any more is free
-  const wanted = Math.max(0, want - held);
+  // what it does not want any more is free, and what it does not hear of
+  const wants = deafMs > 0 ? 0 : want;
+  const wanted = Math.max(0, wants - held);
   const got = Math.min(wanted, me.gift + (isDue ? me.promised : 0));
   const gotFresh = Math.min(got, me.giftFresh + (isDue ? me.promisedFresh : 0));
   me.promised = isDue ? 0 : Math.min(wanted - got, me.promised);
   me.promisedFresh = Math.min(me.promised, me.promisedFresh);
   const usedBack = usedBefore - (got - gotFresh) - (me.promised - me.promisedFresh);
-  Object.assign(me, { number, held: held + got, want, demand, lapse: now + lease });
-  Object.assign(me, { gift: 0, giftFresh: 0, keepMs: ownKeep });
+  Object.assign(me, { number, held: held + got, want: wants, lapse: now + lease });
+  Object.assign(me, { gift: 0, giftFresh: 0, keepMs: ownKeep, demand: deafMs > 0 ? 0 : demand });
   Object.assign(me, { brought: got, broughtFresh: gotFresh });
   restOn(usedBack);
 
@@ -321,8 +335,8 @@ export function exchange(
     resting = [{ parts: free, restMs: Math.max(closed - now + keep, longestRest(resting)) }];
   }
   const fresh = Math.max(0, free - resting.reduce((sum, { parts }) => sum + parts, 0));
-  if (isOpen && me.promised === 0 && want > me.held) {
-    me.promised = Math.min(want - me.held, rests > 0 ? fresh : free);
+  if (isOpen && me.promised === 0 && wants > me.held) {
+    me.promised = Math.min(wants - me.held, rests > 0 ? fresh : free);
     me.promisedFresh = Math.min(me.promised, fresh);
     let toTake = me.promised - me.promisedFresh;
     for (const group of [...resting].reverse()) {
@@ -383,7 +397,6 @@ const NOTHING = {
   brought: 0,
   broughtFresh: 0,
 };
-const EMPTY: Omit<Row, "id" | "region"> = { ...NOTHING, number: 0, lapse: 0, keepMs: 0 };
 
 function writeLedger(record: LedgerRecord): string {
   const { created, closed, last, dropped, resting, rows } = record;
@@ -391,13 +404,13 @@ function writeLedger(record: LedgerRecord): string {
   let text = `${created} ${closed} ${last} ${dropped}${groups.join("")}\n`;
   for (const row of rows) {
     const { id, region, number, held, gift, giftFresh, promised, promisedFresh } = row;
-    const { want, demand, lapse, keepMs, brought, broughtFresh } = row;
-    text += `${id} ${region} ${number} ${held} ${gift} ${giftFresh} ${promised} ${promisedFresh} ${want} ${demand} ${lapse} ${keepMs} ${brought} ${broughtFresh}\n`;
+    const { want, demand, lapse, keepMs, brought, broughtFresh, heard } = row;
+    text += `${id} ${region} ${number} ${held} ${gift} ${giftFresh} ${promised} ${promisedFresh} ${want} ${demand} ${lapse} ${keepMs} ${brought} ${broughtFresh} ${heard}\n`;
   }
   return text;
 }
 
-const RECORD = /^-?\d+(?: -?\d+){3}(?: \d+ \d+)*\n(?:[^ \n]+ [^ \n]+(?: -?\d+){12}\n)*$/;
+const RECORD = /^-?\d+(?: -?\d+){3}(?: \d+ \d+)*\n(?:[^ \n]+ [^ \n]+(?: -?\d+){13}\n)*$/;
 
 /**
  * Reads a record. Each field is named here, because rest and spread would take ten times as long.
@@ -429,6 +442,7 @@ export function readLedger(text: string): LedgerRecord {
       keepMs: at(fields, 11),
       brought: at(fields, 12),
       broughtFresh: at(fields, 13),
+      heard: at(fields, 14),
     };
   });
   const head = lines[0]?.split(" ") ?? [];

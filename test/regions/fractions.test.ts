@@ -53,6 +53,7 @@ test("a member gives away what others lack, in proportion to its excess, and no 
     keepMs: 0,
     brought: 0,
     broughtFresh: 0,
+    heard: 0,
   };
   const rows = [
     { ...row, id: "a", region: "eu", held: 60_000, want: 60_000, demand: 10_000 },

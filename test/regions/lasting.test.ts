@@ -1,6 +1,6 @@
 /** What must not last: debts that there is room for, demand that has ended, what a stopped process owes. */
 import {
-  type Policy,
+  type Policies,
   type Reservation,
   slidingLog,
   slidingWindow,
@@ -18,7 +18,7 @@ const ends = suite("regions, what ends", { timeoutMs: 60_000 });
 const test = (title: string, run: () => Promise<void>) => ends(title, () => seeded(7, run));
 
 /** Two regions on a home that is old enough to know what is fresh. */
-async function open(policy: Policy) {
+async function open(policy: Policies, ageMs = 180_000) {
   const clock = new FakeClock();
   const home = memoryStore({ clock });
   const regions = ["eu", "us"];
@@ -26,13 +26,13 @@ async function open(policy: Policy) {
     RegionalLimiter.create("limit", policy, { clock, home, regions, region });
   const [eu, us] = [create("eu"), create("us")];
   for (const limiter of [eu, us]) await limiter.peek();
-  await clock.advance(180_000);
+  await clock.advance(ageMs);
   const close = async () => {
     const closed = Promise.all([eu.close(), us.close()]);
     await clock.advance(5000);
     await closed;
   };
-  return { clock, eu, us, close };
+  return { clock, eu, us, create, close };
 }
 
 for (const [title, policy] of [
@@ -119,6 +119,46 @@ test("a region that has asked for much once gives that part to others again, tho
   );
   await close();
 });
+
+const DAY_MS = 24 * 3_600_000;
+const ways: Readonly<Record<string, (eu: RegionalLimiter, clock: FakeClock) => Promise<void>>> = {
+  "a pause": async (_, clock) => clock.advance(90_000),
+  "the end of a process": async (eu, clock) => {
+    const closed = eu.close();
+    await clock.advance(90_000);
+    await closed;
+  },
+};
+for (const [title, rest] of Object.entries(ways)) {
+  test(`under windows of a minute and a day ${title} costs what was used of the day, and not what was used of the minute`, async () => {
+    const windows = {
+      minute: slidingWindow({ limit: 600, windowMs: 60_000 }),
+      day: slidingWindow({ limit: 100_000, windowMs: DAY_MS }),
+    };
+    const { clock, eu, create, close } = await open(windows, DAY_MS + 60_000);
+    const ask = async (limiter: RegionalLimiter) => {
+      let granted = 0;
+      for (let t = 0; t < 120_000; t += 100) {
+        for (let k = 0; k < 2; k++) if (await limiter.tryAcquire()) granted += 1;
+        await clock.advance(100);
+      }
+      return granted;
+    };
+    assert.ok((await ask(eu)) > 1100);
+    await rest(eu, clock);
+    // a hundredth of the day was used
+    const next = title === "a pause" ? eu : create("eu");
+    const granted = await ask(next);
+    assert.ok(next.fraction > 0.9, `${next.fraction} of the limit`);
+    assert.ok(granted > 1000, `${granted} of 1200 in two minutes`);
+    if (next !== eu) {
+      const closed = next.close();
+      await clock.advance(5000);
+      await closed;
+    }
+    await close();
+  });
+}
 
 const bucket = tokenBucket({ capacity: 300, refill: 30, everyMs: 1000 });
 

@@ -564,6 +564,7 @@ for (const [title, weights] of [
       keepMs: 0,
       brought: 0,
       broughtFresh: 0,
+      heard: 0,
     };
     const rows = ["us", "asia", "asia"].map((region, i) => ({
       ...{ ...row, id: `${i}`, region, want: 0, demand: 2e9, lapse: 1e9 },
@@ -589,6 +590,7 @@ test("regions whose weights are next to nothing have what the others leave", asy
     keepMs: 0,
     brought: 0,
     broughtFresh: 0,
+    heard: 0,
   };
   const rows = [
     { ...row, id: "us", region: "us", want: 0, demand: 2e9, lapse: 1e9 },

@@ -22,7 +22,7 @@ function open(policy: Policies, clock: FakeClock, options: Partial<RegionalOptio
 
 async function leave(limiter: RegionalLimiter, clock: FakeClock): Promise<void> {
   const closed = limiter.close();
-  await clock.advance(10);
+  await clock.advance(1000);
   await closed;
 }
 
@@ -224,6 +224,37 @@ test("three regions that together ask for nine tenths of 60 a minute are granted
     await clock.advance(1000);
   }
   assert.ok(granted > 0.7 * asked, `${granted} of ${asked}`);
+  await world.close();
+});
+
+test("a message that is under way when a process closes costs no window: its successor has the part when it is back", async () => {
+  const world = new World(slidingWindow({ limit: 600, windowMs: 60_000 }), {
+    regions: ["eu", "us"],
+  });
+  const { clock, home } = world;
+  const [eu] = world.regions as [Region];
+  await eu.limiter.peek();
+  await clock.advance(130_000);
+  home.latencyMs = 100;
+  for (let t = 0; t < 10_000; t += 50) {
+    await eu.limiter.tryAcquire();
+    await clock.advance(50);
+  }
+  assert.ok(eu.limiter.fraction > 0.9);
+  // it wants more than there is, and uses no more
+  for (let t = 0; t < 45_000; t += 500) {
+    await eu.limiter.tryAcquire(570);
+    await clock.advance(500);
+  }
+  for (const before = home.messages; home.messages === before; ) await clock.advance(1);
+  await leave(eu.limiter, clock);
+  world.restart(0);
+  const [next] = world.regions as [Region];
+  await next.limiter.tryAcquire(100);
+  await clock.advance(15_000);
+  await next.limiter.tryAcquire(100);
+  await clock.advance(4000);
+  assert.ok(next.limiter.fraction > 0.9, `${next.limiter.fraction} of the limit`);
   await world.close();
 });
 

@@ -669,6 +669,55 @@ test("what a lost reply has brought is brought again, as fresh as it was", () =>
   assert.equal(ledger.say("b", { want: 90, rests: 1 }), { held: 90, fresh: 90 });
 });
 
+test("who has heard no reply for a lease is kept nothing for, and is given what it wants again once it hears", () => {
+  for (const rests of [0, 1]) {
+    const ledger = new Ledger();
+    const deaf = { want: 90, demand: 90, rests, answered: 0, waitedMs: 0 };
+    // nobody can say whether it has not heard of what is promised, or waits still
+    for (; ledger.now < 1_000_000 + LEASE_MS; ledger.now += GAP_MS) {
+      ledger.say("a", deaf);
+      assert.is(ledger.say("b", { want: 90, rests }).held, 0);
+    }
+    let held = 0;
+    for (let k = 0; k < 3; k++, ledger.now += GAP_MS) {
+      ledger.say("a", deaf);
+      held = ledger.say("b", { held, want: 90, rests }).held;
+    }
+    assert.is(held, 90);
+    const { want, demand } = ledger.row("a") ?? {};
+    assert.equal([want, demand], [0, 0]);
+    ledger.say("a", { want: 90, demand: 90, rests });
+    assert.equal([ledger.row("a")?.want, ledger.row("a")?.demand], [90, 90]);
+  }
+});
+
+test("what was used up is kept for a member that is deaf for as long as for one that is away", () => {
+  for (const [forMs, held] of [
+    [KEEP_MS / 2, 60],
+    [KEEP_MS + 2 * GAP_MS, 0],
+  ] as const) {
+    const { ledger, claim } = cutOff();
+    const { answered } = { answered: ledger.row("a")?.number };
+    claim(60, { answered });
+    const endMs = ledger.now + LEASE_MS + forMs;
+    for (; ledger.now <= endMs; ledger.now += GAP_MS) claim(60, { answered });
+    assert.is(claim(60, { answered }), held);
+  }
+});
+
+test("what rests for a second does so beside what rests for a day", () => {
+  const ledger = Ledger.shared();
+  const keepMs = 1000 * KEEP_MS;
+  ledger.say("a", { held: 10, want: 10, restMs: KEEP_MS, keepMs, rests: 1 });
+  ledger.say("a", { restMs: keepMs, keepMs, rests: 1 });
+  const { resting } = readLedger(ledger.text ?? "");
+  assert.equal(
+    resting.map(({ parts }) => parts),
+    [50, 10],
+  );
+  assert.ok((resting[0]?.restMs ?? 0) <= 2 * KEEP_MS);
+});
+
 test("what a dead member had not got is free at once, and as fresh as it was", () => {
   const ledger = new Ledger();
   ledger.say("a", { want: 60, rests: 1 });

@@ -60,16 +60,20 @@ if text then
   back = math.max(0, at - now)
   closed, dropped = closed - back, dropped - back
   for line in string.gmatch(lines, "([^\n]*)\n") do
-    local row = fields_of(line, 2, 14)
+    local row = fields_of(line, 2, 15)
     rows_before[#rows_before + 1] = row
-    row[11] = row[11] - back
+    row[11], row[15] = row[11] - back, row[15] - back
     if row[11] > now then
       keep = math.max(keep, row[12])
     end
   end
 end
-local longest, step = keep + 2 * gap, math.max(1, math.ceil(keep / 16))
+local longest = keep + 2 * gap
 local function round_up(ms)
+  local step = math.max(1, math.ceil(keep / 1024))
+  while step * 32 <= ms do
+    step = step * 2
+  end
   return math.ceil((now + ms) / step) * step - now
 end
 local resting = {}
@@ -144,19 +148,22 @@ for _, row in ipairs(rows_before) do
     kept = kept + parts_of(row)
   end
 end
--- a row: id region number held gift gift_fresh promised promised_fresh want demand lapse keep brought brought_fresh
+-- a row: id region number held gift gift_fresh promised promised_fresh want demand lapse keep brought brought_fresh heard
 local known = me and me[3] or 0
 if number <= known or (sent > 0 and now - sent > lease) then
   return string.format("late %.0f", now)
 end
 local is_absent = known == 0 and (now < dropped and said or said + want + claim) == 0
 local is_older = known < answered and not is_absent
-me = me or { id, region, 0, 0, 0, 0, 0, 0, 0, 0, now, 0, 0, 0 }
-if answered ~= known then
+me = me or { id, region, 0, 0, 0, 0, 0, 0, 0, 0, now, 0, 0, 0, now }
+if answered == known then
+  me[15] = now
+else
   me[4], me[5], me[6] = me[4] - me[13], me[5] + me[13], me[6] + me[14]
 end
 local is_known = answered > 0 and answered <= known and since <= created and now >= closed
-local is_reclaimed = is_known and claim <= me[4] and kept + claim <= pool
+local deaf = now - me[15] - lease
+local is_reclaimed = is_known and deaf <= longest and claim <= me[4] and kept + claim <= pool
 local held = (said > 0 or not is_reclaimed) and said or claim
 if answered == 0 and held == 0 and me[4] + me[5] > 0 then
   release(me[4] + me[5], rest_of(me))
@@ -179,11 +186,12 @@ if #resting == 0 then
 end
 local due = waited >= gap
 local used_before = used_of(me)
-local wanted = math.max(0, want - held)
+local wants = deaf > 0 and 0 or want
+local wanted = math.max(0, wants - held)
 local got = math.min(wanted, me[5] + (due and me[7] or 0))
 local got_fresh = math.min(got, me[6] + (due and me[8] or 0))
 me[3], me[4], me[5], me[6] = number, held + got, 0, 0
-me[9], me[10], me[11], me[12] = want, demand, now + lease, own_keep
+me[9], me[10], me[11], me[12] = wants, deaf > 0 and 0 or demand, now + lease, own_keep
 me[7] = due and 0 or math.min(wanted - got, me[7])
 me[8] = math.min(me[7], me[8])
 me[13], me[14] = got, got_fresh
@@ -215,8 +223,8 @@ for _, group in ipairs(resting) do
   fresh = fresh - group[1]
 end
 fresh = math.max(0, fresh)
-if open and me[7] == 0 and want > me[4] then
-  me[7] = math.min(want - me[4], rests > 0 and fresh or free)
+if open and me[7] == 0 and wants > me[4] then
+  me[7] = math.min(wants - me[4], rests > 0 and fresh or free)
   me[8] = math.min(me[7], fresh)
   local to_take = me[7] - me[8]
   for i = #resting, 1, -1 do
@@ -238,7 +246,7 @@ for i, field in ipairs(head) do
 end
 local lines = { table.concat(head, " ") .. "\n" }
 for _, row in ipairs(others) do
-  for i = 3, 14 do
+  for i = 3, 15 do
     row[i] = string.format(whole, row[i])
   end
   lines[#lines + 1] = table.concat(row, " ") .. "\n"
