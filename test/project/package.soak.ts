@@ -113,10 +113,7 @@ for (const name of names) {
       assert.ok(packed[name].includes(target), `${target} is missing`);
     }
     const strangers = packed[name].filter(
-      (path) =>
-        !/^dist\/|^(README|CHANGELOG)\.md$|^(LICENSE|package\.json|rules\.schema\.json)$/.test(
-          path,
-        ),
+      (path) => !/^dist\/|^(README\.md|LICENSE|package\.json|rules\.schema\.json)$/.test(path),
     );
     assert.equal(strangers, []);
   });
