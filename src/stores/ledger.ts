@@ -42,7 +42,8 @@
  * and what was used of the others comes back as if nothing had happened. It uses none of them meanwhile, and wants
  * nothing else before it is answered. A claim is for all or nothing: who has fewer parts than it thinks does not know which.
  *
- * A record without messages lives until all parts are fresh: for `keep` ms, and two intervals, after the last lease in it.
+ * A record without messages lives until all parts are fresh, for `keep` ms, and two intervals, after the last lease in it,
+ * and for a lease more, as rows do: a message may be as late.
  * A later one that begins as if it were new, with all parts free and fresh, has forgotten nothing.
  *
  * Messages and records are texts of whole numbers below 2^53, so that `ledger.lua`, the twin of this file, computes the
@@ -346,7 +347,8 @@ export function exchange(
     }
   }
   const lapse = Math.max(...rows.map((row) => row.lapse));
-  const lifeMs = Math.max(lapse - now + longest, longestRest(resting));
+  // for as long as rows are kept: a message may be late by a lease
+  const lifeMs = Math.max(lapse - now + longest, longestRest(resting)) + lease;
   if (me.held + me.promised + want + claim === 0) rows.pop();
   const next = writeLedger({ created, closed, last: now, dropped, resting, rows });
   return { reply: `${me.held} ${gotFresh}\n${next}`, record: next, lifeMs };

@@ -341,7 +341,20 @@ test("a record lives until what its leases let through is back, whoever writes l
   ledger.say("a", { held: 60, want: 60, leaseMs: 100 * LEASE_MS });
   ledger.now += LEASE_MS;
   ledger.say("b", { held: 0, want: 0 });
-  assert.is(ledger.lifeMs, 99 * LEASE_MS + KEEP_MS + 2 * GAP_MS);
+  assert.is(ledger.lifeMs, 100 * LEASE_MS + KEEP_MS + 2 * GAP_MS);
+});
+
+test("a claim that is late by a lease meets its row in the record, and shows nothing", () => {
+  const ledger = Ledger.shared();
+  const answered = ledger.row("a")?.number;
+  // the member claims for as long as its row may last, by its clock
+  ledger.now += LEASE_MS + KEEP_MS;
+  const sent = ledger.now - 1;
+  ledger.now = sent + LEASE_MS;
+  assert.ok(ledger.lifeMs > LEASE_MS + KEEP_MS + LEASE_MS - 1);
+  ledger.say("a", { claim: 60, rests: 1, answered, sent });
+  const { closed } = readLedger(ledger.text ?? "");
+  assert.ok(closed <= ledger.now);
 });
 
 test("a member with short windows makes no parts fresh that others have used", () => {

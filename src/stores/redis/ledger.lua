@@ -252,5 +252,5 @@ for _, row in ipairs(others) do
   lines[#lines + 1] = table.concat(row, " ") .. "\n"
 end
 local next_text = table.concat(lines)
-redis.call("SET", key, next_text, "PX", string.format(whole, math.max(lapse - now + longest, longest_rest())))
+redis.call("SET", key, next_text, "PX", string.format(whole, math.max(lapse - now + longest, longest_rest()) + lease))
 return string.format("%.0f %.0f\n", held + got, got_fresh) .. next_text
