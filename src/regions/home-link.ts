@@ -44,7 +44,7 @@ const NONE = {
   restMs: 0,
 };
 /** What differs from message to message. */
-type Said = Pick<LedgerMessage, "since" | "keepMs"> & Partial<typeof NONE>;
+type Said = Pick<LedgerMessage, "since" | "keepMs" | "groups"> & Partial<typeof NONE>;
 
 /** Called when the home has answered in time, with when it did before, and when the message was sent that it answered then. */
 type Answered = (now: number, beforeMs: number, beforeSentMs: number) => void;

@@ -3,7 +3,7 @@
  * serves has none.
  */
 import type { Clock } from "../ground/clock.ts";
-import { type LedgerMessage, type LedgerRecord, WHOLE } from "../stores/ledger.ts";
+import { type LedgerMessage, type LedgerRecord, type Resting, WHOLE } from "../stores/ledger.ts";
 import { LONGEST_MS, restOn } from "./numbers.ts";
 import type { Part } from "./part.ts";
 import { type Rest, RestingPieces } from "./resting.ts";
@@ -16,7 +16,7 @@ const DONE = Promise.resolve();
 const AT_ONCE: readonly Rest[] = [{ part: 1, micros: 0 }];
 
 /** What a message says of pieces that it releases; and which row of this member held them. */
-type Report = Pick<LedgerMessage, "answered" | "claim" | "fresh" | "restMs">;
+type Report = Pick<LedgerMessage, "answered" | "claim" | "fresh" | "restMs" | "groups">;
 
 export class Lease {
   readonly part: Part;
@@ -37,6 +37,9 @@ export class Lease {
   #claim = 0;
   /** After how many ms what was released is fresh; of what the home may not know yet. Undefined: it is not known. */
   #restMs: number | undefined = 0;
+
+  /** The pieces that were given up, which the next message says. */
+  #groups: readonly Resting[] = [];
 
   /** The last message. */
   number = 0;
@@ -129,17 +132,14 @@ export class Lease {
     return this.rows.reduce((most, row) => Math.max(most, row.keepMs), this.part.keepMs);
   }
 
-  /**
-   * Releases all pieces, fresh or not: those that rest do so elsewhere. A message says one time of rest. So those that are
-   * fresh first may go with this one, and the others with the next: a second does not rest like a day.
-   */
-  giveUp(isAll: boolean): void {
+  /** Releases all pieces, fresh or not: those that rest do so elsewhere. */
+  giveUp(): void {
     this.claimed(0);
     this.change(this.held, 0, 0);
-    this.#release(this.#resting.take(isAll) - this.#clock.now());
-    this.held = this.#resting.count;
-    if (this.held > 0) return;
+    this.#groups = this.#resting.take(this.#clock.now());
+    this.#release(this.#groups[0]?.restMs ?? 0);
     this.most = Infinity;
+    this.held = 0;
     this.part.lapseMs = Infinity;
   }
 
@@ -184,7 +184,8 @@ export class Lease {
     if (now >= this.#rowEndMs(leaseMs)) this.claimed(0);
     if (this.#claim > 0) {
       this.#lastReport = undefined;
-      return { answered: this.answered, claim: this.#claim, fresh: 0, restMs: LONGEST_MS };
+      const none = { fresh: 0, restMs: LONGEST_MS, groups: [] };
+      return { answered: this.answered, claim: this.#claim, ...none };
     }
     if (this.held + this.want > 0) {
       this.#lastReport = undefined;
@@ -209,10 +210,12 @@ export class Lease {
     // not known: as long as it counts for any member
     const restMs = this.#restMs === undefined ? LONGEST_MS : restOn(this.#restMs);
     const fresh = this.#freed;
+    const groups = this.#groups.map((group) => ({ ...group, restMs: restOn(group.restMs) }));
     // stated once only: if this message is lost, it is not known which of the released pieces they were
     this.#freed = 0;
+    this.#groups = [];
     this.#restMs = undefined;
-    return { answered, claim: 0, fresh, restMs };
+    return { answered, claim: 0, fresh, restMs, groups };
   }
 
   /**

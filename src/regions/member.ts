@@ -171,14 +171,11 @@ export class Member {
       if (!lease.isAnswered) await Promise.race([lease.underWay, tooLong]);
       this.#hot.delete(lease.part);
       lease.want = 0;
-      const isKnown = lease.number > 0 && !lease.isEmptied;
-      lease.giveUp(!isKnown);
-      if (isKnown) await this.#send(lease, clock.now());
-      // after an error once more: a connection may have been lost, and there is another one now
-      for (let k = 0; k < 2 && isKnown && !lease.isEmptied && clock.now() < endMs; k++) {
-        lease.giveUp(true);
-        await this.#send(lease, clock.now());
-      }
+      if (lease.number === 0 || lease.isEmptied) return;
+      lease.giveUp();
+      await this.#send(lease, clock.now());
+      // after an error: a connection may have been lost, and there is another one now
+      if (!lease.isEmptied && clock.now() < endMs) await this.#send(lease, clock.now());
     });
     await Promise.race([Promise.all(sent), tooLong]);
     timer?.cancel();
@@ -263,7 +260,7 @@ export class Member {
     if (lease.idle >= IDLE_INTERVALS) {
       // while others lack it, what rests here goes to them as it becomes fresh
       if (isLacked(lease.rows, this.#home.id) && !lease.isClaiming) lease.change(lease.held, 0, 0);
-      else lease.giveUp(lease.idle > IDLE_INTERVALS);
+      else lease.giveUp();
     } else if (!lease.isClaiming) {
       lease.change(lease.held, 0);
       lease.want = Math.max(
@@ -358,8 +355,7 @@ export class Member {
     const isLast = () => number === lease.number && this.#hot.get(part) === lease;
     const known = held + report.claim;
     const replied = (reply: Reply) => {
-      if (number === lease.number)
-        lease.acknowledged(known, want, isLast() || reply.held === known);
+      if (number === lease.number) lease.acknowledged(known, want, isLast());
       if (!isLast()) return;
       lease.isLate = false;
       if (part.lapseMs <= clock.now()) lease.lapse();

@@ -17,7 +17,7 @@
  * need to; and a part that has been given away in many steps has 32 instants, those that are nearest to each other are one.
  */
 import type { Policy } from "../algorithms/algorithm.ts";
-import { WHOLE } from "../stores/ledger.ts";
+import { type Resting, WHOLE } from "../stores/ledger.ts";
 import { startOf } from "../stores/state/one.ts";
 
 /** What was given away, a part of the limit, and after how many µs it is fresh. */
@@ -145,22 +145,13 @@ export class RestingPieces {
     if (count > 0) this.#groups = [{ count, freshMs }];
   }
 
-  /**
-   * Takes all, or those that are fresh first: as many as save most, if they need not rest for as long as the others.
-   *
-   * @returns when those that are taken are fresh, ms of the clock; in the past if none rests
-   */
-  take(isAll: boolean): number {
+  /** Takes all. @returns how many they are, and for how many ms they rest; those that rest longest are first */
+  take(nowMs: number): readonly Resting[] {
     const groups = this.#groups;
-    const lastMs = groups.at(-1)?.freshMs ?? -Infinity;
-    let [count, most, taken] = [0, 0, groups.length];
-    for (const [i, group] of isAll ? [] : groups.entries()) {
-      count += group.count;
-      const saved = count * (lastMs - group.freshMs);
-      if (saved > most) [most, taken] = [saved, i + 1];
-    }
-    this.#groups = groups.slice(taken);
-    return groups[taken - 1]?.freshMs ?? lastMs;
+    this.#groups = NONE;
+    return groups
+      .map(({ count, freshMs }) => ({ parts: count, restMs: freshMs - nowMs }))
+      .reverse();
   }
 
   clear(): void {

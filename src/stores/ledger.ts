@@ -27,7 +27,7 @@
  *
  * `fresh` counts parts of which no permit was used, so that their next holder may use their burst at once. All others
  * start empty with their next holder. Free parts are fresh again when what was used of them is back: until then they rest.
- * The member that releases them says for how long (`restMs`); of one that was cut off it is not known, so `keep` ms after
+ * The member that releases them says for how long (`restMs`, `groups`); of one that was cut off it is not known, so `keep` ms after
  * its lease, and two intervals; of what was forgotten, `keep` ms after the ledger opens. They rest in groups, for up to a
  * sixteenth longer than they must, so that there are few. Who gets parts that are not fresh gets those that rest longest. Where
  * parts are of no use before they are fresh (`rests`), only those that are fresh are handed on or promised.
@@ -85,7 +85,7 @@ export interface LedgerMessage {
   readonly demand: number;
   /** For how long the member has known what is promised to it, by its own clock. */
   readonly waitedMs: number;
-  /** After so long the released parts are fresh that are not. */
+  /** After so long the released parts are fresh that are not, and that are in no group. */
   readonly restMs: number;
   readonly leaseMs: number;
   readonly gapMs: number;
@@ -99,6 +99,8 @@ export interface LedgerMessage {
    * so with a `held` and a `want` of 0, until it is answered.
    */
   readonly claim: number;
+  /** Released parts that are fresh at different times: those that rest longest are first. They end the message. */
+  readonly groups?: readonly Resting[];
 }
 
 /** A member's row. The order is that of the record. */
@@ -148,8 +150,8 @@ export interface Resting {
 
 /** So many rows are kept whose leases are over, those that came last. */
 const MOST_LAPSED = 64;
-/** Rests end at instants that are at least `keep` / `STEPS` apart, or else no more than a sixteenth of the rest. */
-const STEPS = 1024;
+/** Rests end at instants that are a power of 2 apart, no more than this part of the rest. */
+const STEPS = 16;
 /** Numbers of a message count as no more than this, so that sums of some of them are whole numbers, too. */
 const MOST = 1e15;
 
@@ -180,6 +182,7 @@ export function exchange(
     pool = 0,
     rests = 0,
     claim = 0,
+    ...groups
   ] = more;
   const record = text === undefined ? undefined : readLedger(text);
   const before = record?.last ?? 0;
@@ -205,8 +208,8 @@ export function exchange(
   const longest = keep + 2 * gap;
   // until instants that are the same for all, so that there are few groups
   const roundUp = (ms: number) => {
-    let step = Math.max(1, Math.ceil(keep / STEPS));
-    while (step * 32 <= ms) step *= 2;
+    let step = 1;
+    while (step * 2 * STEPS <= ms) step *= 2;
     return Math.ceil((now + ms) / step) * step - now;
   };
   let resting: Resting[] = [];
@@ -330,7 +333,14 @@ export function exchange(
     leftFresh -= givenFresh;
   }
   // also if all of it was handed on: who gets it reads here for how long it rests
-  if (hasUsed) release(left - leftFresh, Math.min(longest, used));
+  let toRest = left - leftFresh;
+  for (let i = 0; i < groups.length; i += 2) {
+    const [parts = 0, restMs = 0] = groups.slice(i, i + 2);
+    const some = Math.min(parts, toRest);
+    if (some > 0) release(some, Math.min(longest, restMs));
+    toRest -= some;
+  }
+  if (hasUsed && (toRest > 0 || groups.length === 0)) release(toRest, Math.min(longest, used));
   const free = Math.max(0, pool - countOf(rows));
   if (hasForgotten) {
     resting = [{ parts: free, restMs: Math.max(closed - now + keep, longestRest(resting)) }];
@@ -463,7 +473,18 @@ function failRecord(text: string): never {
 /** The message in the form in which a store gets it. */
 export function writeMessage(message: LedgerMessage): readonly string[] {
   const { id, region, number, answered, since, sent, held, fresh, want, ...more } = message;
-  const { demand, waitedMs, restMs, leaseMs, gapMs, keepMs, pool, rests, claim } = more;
+  const {
+    demand,
+    waitedMs,
+    restMs,
+    leaseMs,
+    gapMs,
+    keepMs,
+    pool,
+    rests,
+    claim,
+    groups = [],
+  } = more;
   const numbers = [
     number,
     answered,
@@ -481,6 +502,7 @@ export function writeMessage(message: LedgerMessage): readonly string[] {
     pool,
     rests,
     claim,
+    ...groups.flatMap((group) => [group.parts, group.restMs]),
   ];
   return [id, region, ...numbers.map(String)];
 }

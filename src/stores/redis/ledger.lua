@@ -1,7 +1,8 @@
 -- Exchanges a message with the ledger of a limit: the twin of stores/ledger.ts, which explains it.
 --
 -- key      the record, a text
--- first    the message: id region number answered since sent held fresh want demand waited rest lease gap keep pool rests claim
+-- first    the message: id region number answered since sent held fresh want demand waited rest lease gap keep pool rests claim,
+--          and of each group parts rest
 -- reply    held fresh LF and the record; or "late" and the time
 --
 -- Uses only GET, SET and TIME: Redis users of limiters need the rights to call these anyway.
@@ -14,7 +15,7 @@ local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local id, region = ARGV[first], ARGV[first + 1]
 local numbers = {}
-for i = 2, 17 do
+for i = 2, last - first do
   numbers[i] = math.min(MOST, math.max(0, math.floor(tonumber(ARGV[first + i]) or 0)))
 end
 local number, answered, known_since, sent, said = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
@@ -70,7 +71,7 @@ if text then
 end
 local longest = keep + 2 * gap
 local function round_up(ms)
-  local step = math.max(1, math.ceil(keep / 1024))
+  local step = 1
   while step * 32 <= ms do
     step = step * 2
   end
@@ -211,8 +212,16 @@ for _, row in ipairs(others) do
   taken = taken + parts_of(row)
   lapse = math.max(lapse, row[11])
 end
-if has_used then
-  release(left - left_fresh, math.min(longest, used))
+local to_rest = left - left_fresh
+for i = 18, last - first, 2 do
+  local some = math.min(numbers[i], to_rest)
+  if some > 0 then
+    release(some, math.min(longest, numbers[i + 1] or 0))
+  end
+  to_rest = to_rest - some
+end
+if has_used and (to_rest > 0 or not numbers[18]) then
+  release(to_rest, math.min(longest, used))
 end
 local free = math.max(0, pool - taken)
 if has_forgotten then
