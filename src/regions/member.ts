@@ -245,8 +245,9 @@ export class Member {
       }
     }
     // a member that has become patient lacks something else now
-    if (lease.part.demand.measure(now)) lease.soon = 0;
     const { part } = lease;
+    if (part.demand.measure(now)) lease.soon = 0;
+    part.weigh();
     // what waits, or comes at once, may need a larger part than the reserve, however seldom it comes
     const isAwaited = part.callers > 0 || !part.isIdle || part.demand.isBursty(now);
     lease.idle = isAwaited || part.demand.value > this.#reservedOf(lease) ? 0 : lease.idle + 1;

@@ -20,6 +20,10 @@ import { Demand } from "./demand.ts";
 import { type Freed, freshIn, move, partsOf } from "./move.ts";
 import { LEAST, type Numbers } from "./numbers.ts";
 import { known, PartState, UNKNOWN_MS, type Validity } from "./part-state.ts";
+import { capacityOf } from "./resting.ts";
+
+/** A policy of which so much is left that it lasts for so many intervals does not limit the part soon. */
+const FAR = 10;
 
 export interface MemberOptions {
   readonly name: string;
@@ -74,6 +78,8 @@ export class Part implements Validity, Clock {
   readonly demand: Demand;
   /** How many callers wait. */
   callers = 0;
+  /** Permits a ms of the whole limit, by policy; infinite for a policy that is far from its limit: see `weigh`. */
+  #rates: readonly number[] = [];
   /** How many calls the reserve has granted that it has not been charged for: see `Reserve.owes`. */
   byReserve = 0;
 
@@ -87,6 +93,7 @@ export class Part implements Validity, Clock {
     const state = openPolicyState(numbers.basePolicies, last, epoch);
     this.#state = new PartState(state, largest, reserve, this);
     this.demand = new Demand(everyMs, clock.now());
+    this.weigh();
   }
 
   now(): number {
@@ -161,7 +168,7 @@ export class Part implements Validity, Clock {
 
   /** Returns for how many ms the whole limit has to work for a request. */
   costOf(permits: Permits): number {
-    return mostOf(this.#state.amount(permits), this.#options.numbers.rates);
+    return mostOf(this.#state.amount(permits), this.#rates);
   }
 
   /** Counts the request, and takes the permits if they can be used now, or counts the refusal. */
@@ -210,11 +217,11 @@ export class Part implements Validity, Clock {
   }
 
   #counts(amount: Amount): void {
-    const { rates, largest } = this.#options.numbers;
+    const { largest } = this.#options.numbers;
     // the usual case, without a call
     if (typeof amount === "number")
-      this.demand.asked(amount / (rates[0] ?? 1), amount / (largest[0] ?? 1));
-    else this.demand.asked(mostOf(amount, rates), mostOf(amount, largest));
+      this.demand.asked(amount / (this.#rates[0] ?? 1), amount / (largest[0] ?? 1));
+    else this.demand.asked(mostOf(amount, this.#rates), mostOf(amount, largest));
   }
 
   /** A request has just been looked at. */
@@ -224,13 +231,35 @@ export class Part implements Validity, Clock {
 
   /** Counts what was used as demand: no part must be as large as that. */
   charged(amount: Amount): void {
-    this.demand.asked(mostOf(amount, this.#options.numbers.rates), 0);
+    this.demand.asked(mostOf(amount, this.#rates), 0);
   }
 
   /** Counts a caller that has given up, or was ended, while it was not in the line. */
   cancelled(permits: Permits, waitedMs: number, reason: unknown): void {
     const { callStats, amount } = this.limiter[asParticipant]();
     callStats().cancelled(amount(permits), waitedMs * 1000, reason);
+  }
+
+  /**
+   * From now on requests are demand by the policies that may limit this part soon: those of which not enough is left for
+   * `FAR` intervals at the highest rate of all policies, and that with this rate.
+   *
+   * Example: 100 a second and 864 000 a day. The day alone lets 10 a second through, so who asks for 80 would ask for
+   * eight times the limit, and all busy regions would have equal parts. While more is left of the day than 1000, it asks
+   * for 0.8.
+   */
+  weigh(): void {
+    const { numbers, everyMs } = this.#options;
+    const { rates, policies } = numbers;
+    this.#rates = rates;
+    if (rates.length === 1) return;
+    const fastest = Math.max(...rates.filter(Number.isFinite));
+    const lacking = this.#state.deficit(this.#time.now());
+    this.#rates = rates.map((rate, i) => {
+      const left = capacityOf(policies.list[i] as Policy) * this.fraction - (lacking[i] ?? 0);
+      const isFar = rate < fastest && left >= FAR * everyMs * fastest * this.fraction;
+      return isFar ? Infinity : rate;
+    });
   }
 
   /** Whether no caller or reservation waits. */
@@ -319,6 +348,7 @@ export class Part implements Validity, Clock {
     const policies = this.#policiesOf(this.fraction);
     if (this.#queue !== undefined) this.#queue.resize(policies);
     else this.#state.resize(this.#time.now(), policies, this.#time.epoch);
+    this.weigh();
   }
 }
 

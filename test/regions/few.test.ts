@@ -290,14 +290,14 @@ test("an acquire that fits into capacity / regions does not wait for ever", asyn
 
 test("a request needs the largest part that any policy needs for it, and no more: 3600 an hour and 100 a second", async () => {
   const clock = new FakeClock();
-  const hour = tokenBucket({ capacity: 3600, refill: 3600, everyMs: 3_600_000 });
+  const hour = tokenBucket({ capacity: 360, refill: 3600, everyMs: 3_600_000 });
   const second = tokenBucket({ capacity: 100, refill: 100, everyMs: 1000 });
   const [eu, us] = open({ hour, second }, { clock, regions: ["eu", "us"] });
   assert.ok(eu && us);
   for (const limiter of [eu, us]) await limiter.peek();
   await clock.advance(3_700_000);
   // their reserves are used up
-  for (let i = 0; i < 2; i++) for (const limiter of [eu, us]) await limiter.charge(90);
+  for (let i = 0; i < 2; i++) for (const limiter of [eu, us]) await limiter.charge(9);
   let sum = 0;
   for (let seconds = 0; seconds < 600; seconds++) {
     for (let i = 0; i < 2; i++) await eu.tryAcquire();

@@ -301,6 +301,24 @@ test("what one region has used of a window does not make the others wait for lon
     await world.close();
   }));
 
+test("of several policies those count that may soon limit a region: a day that is hardly used does not make all equal", () =>
+  seeded(1, async () => {
+    const world = await open(["eu", "us", "asia"], 0.1, 1000, {
+      second: slidingWindow({ limit: 100, windowMs: 1000 }),
+      day: slidingWindow({ limit: 20_000, windowMs: 24 * 3_600_000 }),
+    });
+    await world.clock.advance(25 * 3_600_000);
+    await busy(world, [80, 4, 4], 10_000);
+    const asked = [80, 4, 4].map((rate) => rate * 60);
+    const granted = await busy(world, [80, 4, 4], 60_000);
+    assert.ok(sum(granted) > 0.97 * sum(asked), `${granted} of ${asked}`);
+    // 6000 are used by now; with 80 a second Europe uses up its part of the day, and then gets what others have not used
+    const later = sum(await busy(world, [80, 0, 0], 300_000));
+    const used = sum(granted) + 880 + later;
+    assert.ok(used > 0.9 * 20_000 && used <= 20_000, `${used} of the day`);
+    await world.close();
+  }));
+
 test("numbers that change while pieces rest: they rest for as long as the new ones ask for", () =>
   seeded(1, async () => {
     const world = await open(["eu", "us"], 0.1, 1000, slidingLog(window));
