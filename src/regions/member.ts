@@ -281,12 +281,16 @@ export class Member {
     return (this.#options.reserved * WHOLE) / Math.max(1, sharers);
   }
 
+  /** What its reserve does not serve. */
+  #demandOf(lease: Lease): number {
+    return Math.max(0, Math.floor(lease.part.demand.value - this.#reservedOf(lease)));
+  }
+
   /** What the member should hold; and how much of what it holds it may use, since others lack the rest. */
   #divide(lease: Lease, held: number): { readonly target: number; readonly most: number } {
-    const { pool, weights, region, base, clock, numbers } = this.#options;
+    const { pool, weights, region, clock, numbers } = this.#options;
     const { id } = this.#home;
-    const demand = Math.max(0, Math.floor(lease.part.demand.value - base * WHOLE));
-    const me = { id, region: encodeURIComponent(region), demand };
+    const me = { id, region: encodeURIComponent(region), demand: this.#demandOf(lease) };
     const { target, excess } = divide(lease.rows, me, pool, weights);
     let most = excess > 0 ? held - excess : Infinity;
     if (numbers.rests) {
@@ -344,9 +348,9 @@ export class Member {
   }
 
   #send(lease: Lease, now: number): Promise<void> {
-    const { ledgerKey, base, clock, everyMs, leaseMs, numbers } = this.#options;
+    const { ledgerKey, clock, everyMs, leaseMs, numbers } = this.#options;
     const { part, held, want } = lease;
-    const demand = Math.max(0, Math.floor(part.demand.value - base * WHOLE));
+    const demand = this.#demandOf(lease);
     const amounts = { held, want, demand, waitedMs: waitedMs(lease, now) };
     const report = lease.report(now, leaseMs);
     const said = { ...amounts, ...report, since: this.#created, keepMs: numbers.keepMs };
