@@ -66,10 +66,8 @@ function messageOf(i: number, number: number, members: number): readonly string[
     since: 0,
     sent: 0,
     waitedMs: 0,
-    restMs: 0,
     held: 0,
     claim: 0,
-    fresh: 0,
     want: Math.floor((0.9 * WHOLE) / members),
     demand: Math.floor(WHOLE / members),
     leaseMs: HOUR_MS,
@@ -77,5 +75,6 @@ function messageOf(i: number, number: number, members: number): readonly string[
     keepMs: 1000,
     pool: 0.9 * WHOLE,
     rests: 0,
+    released: [],
   });
 }

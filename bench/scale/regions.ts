@@ -267,6 +267,7 @@ class Member {
     this.#nextMs = nowMs + Math.min(2 * EVERY_MS, leaseMs / 2);
     this.number += 1;
     this.#isTold = this.#held + this.#want === 0;
+    const keepMs = Math.ceil(this.#options.capacity / this.#options.rate);
     return writeMessage({
       id,
       region,
@@ -275,17 +276,19 @@ class Member {
       since: 1,
       sent: 0,
       waitedMs: this.#waitedMs(nowMs),
-      restMs: Math.ceil(this.#options.capacity / this.#options.rate),
       held: this.#held,
       claim: 0,
-      fresh: this.freed,
       want: this.#want,
       demand: Math.max(0, this.#demand.value - base),
       leaseMs: Math.ceil(leaseMs * DRIFT),
       gapMs: EVERY_MS,
-      keepMs: Math.ceil(this.#options.capacity / this.#options.rate),
+      keepMs,
       pool: this.ledger.pool,
       rests: 0,
+      released: [
+        { number: this.number, parts: this.freed, restMs: 0 },
+        { number: this.number, parts: this.ledger.pool, restMs: keepMs },
+      ],
     });
   }
 

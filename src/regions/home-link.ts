@@ -6,6 +6,7 @@ import { show } from "../ground/check.ts";
 import {
   type LedgerMessage,
   type LedgerRecord,
+  type Released,
   readLedger,
   writeMessage,
 } from "../stores/ledger.ts";
@@ -37,14 +38,13 @@ const NONE = {
   answered: 0,
   held: 0,
   claim: 0,
-  fresh: 0,
   want: 0,
   demand: 0,
   waitedMs: 0,
-  restMs: 0,
+  released: [] as readonly Released[],
 };
 /** What differs from message to message. */
-type Said = Pick<LedgerMessage, "since" | "keepMs" | "groups"> & Partial<typeof NONE>;
+type Said = Pick<LedgerMessage, "since" | "keepMs"> & Partial<typeof NONE>;
 
 /** Called when the home has answered in time, with when it did before, and when the message was sent that it answered then. */
 type Answered = (now: number, beforeMs: number, beforeSentMs: number) => void;

@@ -3,10 +3,10 @@
  * serves has none.
  */
 import type { Clock } from "../ground/clock.ts";
-import { type LedgerMessage, type LedgerRecord, type Resting, WHOLE } from "../stores/ledger.ts";
-import { LONGEST_MS, restOn } from "./numbers.ts";
+import { type LedgerMessage, type LedgerRecord, WHOLE } from "../stores/ledger.ts";
+import { restOn } from "./numbers.ts";
 import type { Part } from "./part.ts";
-import { type Rest, RestingPieces } from "./resting.ts";
+import { type Pieces, type Rest, RestingPieces } from "./resting.ts";
 
 /** A message soon after a refusal does not tell how much is asked for in an interval. */
 export const REFUSED = -1;
@@ -15,8 +15,13 @@ const DONE = Promise.resolve();
 /** Pieces that are fresh now. */
 const AT_ONCE: readonly Rest[] = [{ part: 1, micros: 0 }];
 
-/** What a message says of pieces that it releases; and which row of this member held them. */
-type Report = Pick<LedgerMessage, "answered" | "claim" | "fresh" | "restMs" | "groups">;
+/** What a message says of pieces that were released; and which row of this member held them. */
+type Report = Pick<LedgerMessage, "answered" | "claim" | "released">;
+
+/** Pieces that were released, and the message that has said so first; 0: none has yet. */
+interface ReleasedPieces extends Pieces {
+  number: number;
+}
 
 export class Lease {
   readonly part: Part;
@@ -27,28 +32,20 @@ export class Lease {
   /** No more of it is used, for others lack it. */
   most = Infinity;
   readonly #resting = new RestingPieces();
-  /** Fresh pieces that were released and not acknowledged. */
-  #freed = 0;
+  /** What the home may not know yet: it is said until a message that says so was answered. */
+  #released: ReleasedPieces[] = [];
   want = 0;
   /**
    * What was on lease when that ended: it all rests here, and is used again if the home has kept it. Only for pieces that
    * would have to rest elsewhere; the others are soon of use again.
    */
   #claim = 0;
-  /** After how many ms what was released is fresh; of what the home may not know yet. Undefined: it is not known. */
-  #restMs: number | undefined = 0;
-
-  /** The pieces that were given up, which the next message says. */
-  #groups: readonly Resting[] = [];
 
   /** The last message. */
   number = 0;
   sentMs = 0;
-  /**
-   * What gives everything back. The same is said again until the home has answered, or its row is over. That is safe: no
-   * piece is left that could be used in between; and if it came before, no row is left that could release any again.
-   */
-  #lastReport: (Report & { readonly untilMs: number }) | undefined;
+  /** Until when a row may last of which a message gave everything back that was not answered. */
+  #rowUntilMs = -Infinity;
   /** Whether the home knows that this member has nothing and wants nothing. */
   isEmptied = false;
   isAnswered = true;
@@ -119,9 +116,11 @@ export class Lease {
     this.#resting.add(resting, freed.resting, now);
     this.#resting.add(comeUsed, [{ part: 1, micros: restMs * 1000 }], now);
     const released = before + come - inUse - resting;
+    const unused = Math.min(released, freedFresh + Math.max(0, comeFresh - grown));
     // what comes back at a rate goes without any permit: it must fill anew
-    if (released > 0) this.#release(this.part.rests ? 0 : this.keepMs);
-    this.#freed += freedFresh + Math.max(0, comeFresh - grown);
+    const used = this.part.rests ? 0 : released - unused;
+    this.#release(released - used, now);
+    this.#release(used, now + this.keepMs);
     this.held = held - released;
     if (this.held === 0) this.part.lapseMs = Infinity;
     return released;
@@ -136,8 +135,7 @@ export class Lease {
   giveUp(): void {
     this.claimed(0);
     this.change(this.held, 0, 0);
-    this.#groups = this.#resting.take(this.#clock.now());
-    this.#release(this.#groups[0]?.restMs ?? 0);
+    for (const { count, freshMs } of this.#resting.take()) this.#release(count, freshMs);
     this.most = Infinity;
     this.held = 0;
     this.part.lapseMs = Infinity;
@@ -155,8 +153,6 @@ export class Lease {
     this.#resting.add(before - freshPieces, resting.length > 0 ? resting : AT_ONCE, now);
     this.#claim = part.rests && this.answered > 0 ? this.held : 0;
     if (this.#claim === 0) this.#resting.clear();
-    this.#freed = 0;
-    this.#restMs = undefined;
     this.most = Infinity;
     this.held = 0;
     part.lapseMs = Infinity;
@@ -170,73 +166,58 @@ export class Lease {
   claimed(held: number): void {
     if (this.#claim === 0) return;
     if (held < this.#claim) this.#resting.clear();
-    else {
-      this.held = this.#claim;
-      this.#restMs = 0;
-    }
+    else this.held = this.#claim;
     this.#claim = 0;
   }
 
-  /** Returns what the next message says of the pieces that were released. @param leaseMs how long a row lasts */
-  report(now: number, leaseMs: number): Report {
+  /** Returns what the next message says, which has this number. @param leaseMs how long a row lasts */
+  report(number: number, now: number, leaseMs: number): Report {
     this.isEmptied = false;
     // afterwards its parts are fresh for all
-    if (now >= this.#rowEndMs(leaseMs)) this.claimed(0);
-    if (this.#claim > 0) {
-      this.#lastReport = undefined;
-      const none = { fresh: 0, restMs: LONGEST_MS, groups: [] };
-      return { answered: this.answered, claim: this.#claim, ...none };
-    }
-    if (this.held + this.want > 0) {
-      this.#lastReport = undefined;
-      return this.#newReport(now, leaseMs);
-    }
-    this.#lastReport ??= { ...this.#newReport(now, leaseMs), untilMs: now + leaseMs };
-    // whether the home has a row of it is not known before a reply: it begins anew, claims nothing of it and misses none
+    const isKept = now < this.rowMs + leaseMs + this.rowKeepMs;
+    if (!isKept) this.claimed(0);
+    const isEmpty = this.held + this.want + this.#claim === 0;
+    if (isEmpty && this.#rowUntilMs === -Infinity) this.#rowUntilMs = now + leaseMs;
+    // whether the home has a row of it is not known any more: it begins anew, claims nothing of it and misses none
+    if (!isEmpty && this.#rowUntilMs > -Infinity) this.#begin();
+    for (const pieces of this.#released) pieces.number ||= number;
+    return {
+      answered: isKept ? this.answered : 0,
+      claim: this.#claim,
+      released: this.#released.map(({ number, count, freshMs }) => {
+        return { number, parts: count, restMs: freshMs > now ? restOn(freshMs - now) : 0 };
+      }),
+    };
+  }
+
+  #begin(): void {
+    this.#rowUntilMs = -Infinity;
     this.answered = 0;
     this.promised = 0;
     this.promisedMs = undefined;
-    return this.#lastReport;
   }
 
-  /** The ledger keeps the row of this member for so long. */
-  #rowEndMs(leaseMs: number): number {
-    return this.rowMs + leaseMs + this.rowKeepMs;
-  }
-
-  #newReport(now: number, leaseMs: number): Report {
-    // afterwards the ledger may have removed the row
-    const answered = now < this.#rowEndMs(leaseMs) ? this.answered : 0;
-    // not known: as long as it counts for any member
-    const restMs = this.#restMs === undefined ? LONGEST_MS : restOn(this.#restMs);
-    const fresh = this.#freed;
-    const groups = this.#groups.map((group) => ({ ...group, restMs: restOn(group.restMs) }));
-    // stated once only: if this message is lost, it is not known which of the released pieces they were
-    this.#freed = 0;
-    this.#groups = [];
-    this.#restMs = undefined;
-    return { answered, claim: 0, fresh, restMs, groups };
-  }
-
-  /**
-   * The last message was answered, which said so much.
-   *
-   * @param isUsed whether the reply is: a closed member does not take the used pieces that a reply brings
-   */
-  acknowledged(held: number, want: number, isUsed: boolean): void {
-    this.#lastReport = undefined;
+  /** The last message was answered, which said so much. */
+  acknowledged(held: number, want: number): void {
+    this.#released = this.#released.filter(({ number }) => number === 0);
     this.isEmptied = held + want === 0;
-    if (isUsed && this.held === held) this.#restMs ??= 0;
+    if (this.isEmptied) this.#begin();
+  }
+
+  /** Whether it has given everything back, and the home may not know that: it wants nothing before. */
+  isEmptying(now: number): boolean {
+    return now < this.#rowUntilMs;
   }
 
   /** Whether this member need not say any more that it has nothing: the home knows, or its row of it is over. */
   isDone(now: number): boolean {
-    return this.isEmptied || (this.#lastReport !== undefined && now >= this.#lastReport.untilMs);
+    return this.isEmptied || (this.#rowUntilMs > -Infinity && now >= this.#rowUntilMs);
   }
 
-  /** What is released is fresh after so many ms. */
-  #release(restMs: number): void {
-    if (this.#restMs !== undefined) this.#restMs = Math.max(this.#restMs, restMs);
+  /** From then on they are fresh. */
+  #release(count: number, freshMs: number): void {
+    if (count === 0) return;
+    this.#released.push({ count, freshMs, number: 0 });
   }
 
   /** How many pieces rest here then. */

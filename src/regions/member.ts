@@ -262,7 +262,7 @@ export class Member {
       // while others lack it, what rests here goes to them as it becomes fresh
       if (isLacked(lease.rows, this.#home.id) && !lease.isClaiming) lease.change(lease.held, 0, 0);
       else lease.giveUp();
-    } else if (!lease.isClaiming) {
+    } else if (!lease.isClaiming && !lease.isEmptying(now)) {
       lease.change(lease.held, 0);
       lease.want = Math.max(
         Math.min(lease.held, lease.most),
@@ -352,15 +352,15 @@ export class Member {
     const { part, held, want } = lease;
     const demand = this.#demandOf(lease);
     const amounts = { held, want, demand, waitedMs: waitedMs(lease, now) };
-    const report = lease.report(now, leaseMs);
-    const said = { ...amounts, ...report, since: this.#created, keepMs: numbers.keepMs };
     const number = this.#home.number + 1;
+    const report = lease.report(number, now, leaseMs);
+    const said = { ...amounts, ...report, since: this.#created, keepMs: numbers.keepMs };
     lease.number = number;
     lease.sentMs = clock.now();
     const isLast = () => number === lease.number && this.#hot.get(part) === lease;
     const known = held + report.claim;
     const replied = (reply: Reply) => {
-      if (number === lease.number) lease.acknowledged(known, want, isLast());
+      if (number === lease.number) lease.acknowledged(known, want);
       if (!isLast()) return;
       lease.isLate = false;
       if (part.lapseMs <= clock.now()) lease.lapse();

@@ -17,7 +17,7 @@
  * need to; and a part that has been given away in many steps has 32 instants, those that are nearest to each other are one.
  */
 import type { Policy } from "../algorithms/algorithm.ts";
-import { type Resting, WHOLE } from "../stores/ledger.ts";
+import { WHOLE } from "../stores/ledger.ts";
 import { startOf } from "../stores/state/one.ts";
 
 /** What was given away, a part of the limit, and after how many µs it is fresh. */
@@ -93,7 +93,7 @@ export function restOf(used: readonly Used[], given: number): readonly Rest[] {
 }
 
 /** Pieces, in `WHOLE`, that are fresh from an instant of the clock on, ms. */
-interface Pieces {
+export interface Pieces {
   readonly count: number;
   readonly freshMs: number;
 }
@@ -145,13 +145,11 @@ export class RestingPieces {
     if (count > 0) this.#groups = [{ count, freshMs }];
   }
 
-  /** Takes all. @returns how many they are, and for how many ms they rest; those that rest longest are first */
-  take(nowMs: number): readonly Resting[] {
+  /** Takes all. */
+  take(): readonly Pieces[] {
     const groups = this.#groups;
     this.#groups = NONE;
-    return groups
-      .map(({ count, freshMs }) => ({ parts: count, restMs: freshMs - nowMs }))
-      .reverse();
+    return groups;
   }
 
   clear(): void {

@@ -22,12 +22,13 @@
  * nothing from it: the row may be an old one, and its parts may be in other hands.
  *
  * A reply may be lost. What it has brought is a gift again if the member's next message answers an earlier one: no permit
- * of it can have been used. Of what was released with a lost message it is not known whether any was. Who has heard no
+ * of it can have been used. A message may be lost, or only its reply: so what a member has released it says again until a
+ * reply comes, with the number of the message that said so first, and the ledger takes what is later than the row. Who has heard no
  * reply for a lease, although its messages arrive, is kept nothing for: what it wants counts again when it hears.
  *
  * `fresh` counts parts of which no permit was used, so that their next holder may use their burst at once. All others
  * start empty with their next holder. Free parts are fresh again when what was used of them is back: until then they rest.
- * The member that releases them says for how long (`restMs`, `groups`); of one that was cut off it is not known, so `keep` ms after
+ * The member that releases them says for how long; of one that was cut off it is not known, so `keep` ms after
  * its lease, and two intervals; of what was forgotten, `keep` ms after the ledger opens. They rest in groups, for up to a
  * sixteenth longer than they must, so that there are few. Who gets parts that are not fresh gets those that rest longest. Where
  * parts are of no use before they are fresh (`rests`), only those that are fresh are handed on or promised.
@@ -79,14 +80,10 @@ export interface LedgerMessage {
   /** When it was sent, as far as the member knows; 0: it does not know. */
   readonly sent: number;
   readonly held: number;
-  /** How many of the parts that it releases with this message are fresh. */
-  readonly fresh: number;
   readonly want: number;
   readonly demand: number;
   /** For how long the member has known what is promised to it, by its own clock. */
   readonly waitedMs: number;
-  /** After so long the released parts are fresh that are not, and that are in no group. */
-  readonly restMs: number;
   readonly leaseMs: number;
   readonly gapMs: number;
   /** What is used counts for no longer: the record is kept for at least so long after the last lease in it. */
@@ -99,8 +96,16 @@ export interface LedgerMessage {
    * so with a `held` and a `want` of 0, until it is answered.
    */
   readonly claim: number;
-  /** Released parts that are fresh at different times: those that rest longest are first. They end the message. */
-  readonly groups?: readonly Resting[];
+  /**
+   * What it has released with this message and with those of which it does not know whether they came. They end the
+   * message.
+   */
+  readonly released: readonly Released[];
+}
+
+/** Released parts, the number of the message that has said so first, and after how many ms they are fresh. */
+export interface Released extends Resting {
+  readonly number: number;
 }
 
 /** A member's row. The order is that of the record. */
@@ -169,20 +174,18 @@ export function exchange(
   timeMs: number,
 ): { readonly reply: string; readonly record?: string; readonly lifeMs: number } {
   const [id = "", region = "", ...numbers] = message;
-  const [number = 0, answered = 0, known = 0, sent = 0, said = 0, freed = 0, ...more] =
+  const [number = 0, answered = 0, known = 0, sent = 0, said = 0, want = 0, ...more] =
     numbers.map(readNumber);
   const [
-    want = 0,
     demand = 0,
     waited = 0,
-    used = 0,
     lease = 0,
     gap = 0,
     ownKeep = 0,
     pool = 0,
     rests = 0,
     claim = 0,
-    ...groups
+    ...releases
   ] = more;
   const record = text === undefined ? undefined : readLedger(text);
   const before = record?.last ?? 0;
@@ -262,6 +265,19 @@ export function exchange(
   }
   const isLate = number <= me.number || (sent > 0 && now - sent > lease);
   if (isLate) return { reply: `late ${now}`, lifeMs: 0 };
+  let freed = 0;
+  let usedUp = 0;
+  const used: Resting[] = [];
+  for (let i = 0; i < releases.length; i += 3) {
+    const [by = 0, parts = 0, restMs = 0] = releases.slice(i, i + 3);
+    // its row is without those that came before
+    if (by <= me.number) continue;
+    if (restMs === 0) freed = Math.min(MOST, freed + parts);
+    else {
+      usedUp = Math.min(MOST, usedUp + parts);
+      used.push({ parts, restMs: Math.min(longest, restMs) });
+    }
+  }
   if (answered === me.number) {
     me.heard = now;
   } else {
@@ -278,9 +294,11 @@ export function exchange(
   const mayReclaim = isKnown && deafMs <= longest;
   const isReclaimed = mayReclaim && claim <= me.held && countOf(others) + claim <= pool;
   const held = said > 0 || !isReclaimed ? said : claim;
+  // how long what it has had rests, if it does not say that: it has not used it since it is deaf
+  const ownRestMs = Math.max(longest - Math.max(0, deafMs), closed + keep - now);
   if (answered === 0 && held === 0 && me.held + me.gift > 0) {
     // it does not know this row
-    release(me.held + me.gift, restMsOf(me));
+    release(me.held + me.gift, ownRestMs);
     me = { ...me, held: 0, gift: 0, giftFresh: 0 };
   }
 
@@ -322,6 +340,10 @@ export function exchange(
   let left = Math.min(released, Math.max(0, pool - countOf(rows)));
   let leftFresh = Math.max(0, Math.min(freed, released) - (released - left));
   const hasUsed = left > leftFresh;
+  // of these it does not say how long they rest
+  const unsaid = Math.max(0, released - freed - usedUp);
+  if (unsaid > 0 && ownRestMs > 0) used.push({ parts: unsaid, restMs: ownRestMs });
+  used.sort((a, b) => b.restMs - a.restMs);
   for (const row of isOpen ? others : []) {
     const lack = row.want - row.held - row.gift - row.promised;
     // where parts rest, used ones are of no use to it, and rest at the ledger for as long as each of them has to
@@ -332,15 +354,13 @@ export function exchange(
     left -= given;
     leftFresh -= givenFresh;
   }
-  // also if all of it was handed on: who gets it reads here for how long it rests
   let toRest = left - leftFresh;
-  for (let i = 0; i < groups.length; i += 2) {
-    const [parts = 0, restMs = 0] = groups.slice(i, i + 2);
+  for (const { parts, restMs } of used) {
     const some = Math.min(parts, toRest);
-    if (some > 0) release(some, Math.min(longest, restMs));
+    // also if all of it was handed on: who gets it reads here for how long it rests
+    if (some > 0 || (hasUsed && rests === 0)) release(some, restMs);
     toRest -= some;
   }
-  if (hasUsed && (toRest > 0 || groups.length === 0)) release(toRest, Math.min(longest, used));
   const free = Math.max(0, pool - countOf(rows));
   if (hasForgotten) {
     resting = [{ parts: free, restMs: Math.max(closed - now + keep, longestRest(resting)) }];
@@ -472,37 +492,24 @@ function failRecord(text: string): never {
 
 /** The message in the form in which a store gets it. */
 export function writeMessage(message: LedgerMessage): readonly string[] {
-  const { id, region, number, answered, since, sent, held, fresh, want, ...more } = message;
-  const {
-    demand,
-    waitedMs,
-    restMs,
-    leaseMs,
-    gapMs,
-    keepMs,
-    pool,
-    rests,
-    claim,
-    groups = [],
-  } = more;
+  const { id, region, number, answered, since, sent, held, want, ...more } = message;
+  const { demand, waitedMs, leaseMs, gapMs, keepMs, pool, rests, claim, released } = more;
   const numbers = [
     number,
     answered,
     since,
     sent,
     held,
-    fresh,
     want,
     demand,
     waitedMs,
-    restMs,
     leaseMs,
     gapMs,
     keepMs,
     pool,
     rests,
     claim,
-    ...groups.flatMap((group) => [group.parts, group.restMs]),
+    ...released.flatMap((some) => [some.number, some.parts, some.restMs]),
   ];
   return [id, region, ...numbers.map(String)];
 }

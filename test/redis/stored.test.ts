@@ -136,18 +136,17 @@ parts("what each process holds, and what it is going to get", () => {
       waitedMs: 0,
       held: 0,
       claim: 0,
-      fresh: 0,
     },
     ...{
       want: 0.6 * WHOLE,
       demand: 0.8 * WHOLE,
-      restMs: 0,
       leaseMs: 5500,
       gapMs: 1000,
       keepMs: 1000,
     },
     pool: 0.9 * WHOLE,
     rests: 0,
+    released: [],
   };
   const start = 1_750_000_000_000;
   const first = exchange(undefined, writeMessage(message), start).record as string;

@@ -152,7 +152,7 @@ test("a key whose last message had no reply is no outage when it is busy again m
     exchange: (key: string, message: readonly string[]) => {
       const reply = store.exchange(key, message);
       // it gives all back: `held` and `want` are 0
-      const isLast = key.endsWith("[") && message[6] === "0" && message[8] === "0";
+      const isLast = key.endsWith("[") && message[6] === "0" && message[7] === "0";
       return isLost && isLast ? new Promise<string>(() => {}) : reply;
     },
   } as unknown as Store;

@@ -341,7 +341,7 @@ async function keptMs(policy: Policies): Promise<number> {
   const home = {
     run: () => {},
     exchange: (key: string, message: readonly string[]) => {
-      if (key.endsWith("[")) kept.push(Number(message[13]));
+      if (key.endsWith("[")) kept.push(Number(message[12]));
       return store.exchange(key, message);
     },
   } as unknown as Store;

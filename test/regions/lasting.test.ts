@@ -160,6 +160,45 @@ for (const [title, rest] of Object.entries(ways)) {
   });
 }
 
+test("messages that are lost while parts move cost no window", async () => {
+  const windows = {
+    minute: slidingWindow({ limit: 600, windowMs: 60_000 }),
+    day: slidingWindow({ limit: 100_000, windowMs: DAY_MS }),
+  };
+  const clock = new FakeClock();
+  const home = memoryStore({ clock });
+  let messages = 0;
+  // every seventh does not come, and of every seventh the reply does not
+  const exchange = async (key: string, message: readonly string[]) => {
+    messages += 1;
+    if (messages % 7 === 0) throw new Error("lost");
+    const reply = await home.exchange?.(key, message);
+    if (messages % 7 === 3) throw new Error("lost");
+    return reply;
+  };
+  const lossy = { run: () => {}, exchange } as unknown as typeof home;
+  const regions = ["eu", "us"];
+  const limiters = regions.map((region) =>
+    RegionalLimiter.create("limit", windows, { clock, home: lossy, regions, region }),
+  );
+  for (const limiter of limiters) await limiter.peek();
+  await clock.advance(DAY_MS + 60_000);
+  let granted = 0;
+  for (let t = 0; t < 1_200_000; t += 250) {
+    if (t === 600_000) granted = 0;
+    // together 8 of 10 a second, in turns
+    const [more, less] = Math.floor(t / 30_000) % 2 === 0 ? [0, 1] : [1, 0];
+    if (t % 500 === 0)
+      for (let k = 0; k < 3; k++) if (await limiters[more]?.tryAcquire()) granted += 1;
+    if (t % 500 === 0) if (await limiters[less]?.tryAcquire()) granted += 1;
+    await clock.advance(250);
+  }
+  assert.ok(granted > 0.9 * 4800, `${granted} of 4800`);
+  const closed = Promise.all(limiters.map((limiter) => limiter.close()));
+  await clock.advance(5000);
+  await closed;
+});
+
 const bucket = tokenBucket({ capacity: 300, refill: 30, everyMs: 1000 });
 
 // Its timers have not run yet when this call, of work that was under way, goes on.

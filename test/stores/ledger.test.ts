@@ -15,6 +15,9 @@ const STEP_MS = Math.ceil(KEEP_MS / 16);
 /** The ledger as a whole was created long before. */
 const OLD = 1;
 
+/** What a member says; how much of what it releases is fresh, and for how long the rest rests. */
+type Said = Partial<LedgerMessage> & { readonly fresh?: number; readonly restMs?: number };
+
 /** A ledger with members who say what they hold, as honest ones do. */
 class Ledger {
   text: string | undefined;
@@ -28,19 +31,24 @@ class Ledger {
   readonly #promised = new Map<string, number>();
 
   /** Says something to the ledger. @returns what the member holds from now on, and how much of what came is fresh */
-  say(id: string, said: Partial<LedgerMessage>): { held: number; fresh: number } {
+  say(
+    id: string,
+    { fresh: freed = 0, restMs = KEEP_MS, ...said }: Said,
+  ): { held: number; fresh: number } {
     const number = (this.#numbers.get(id) ?? 0) + 1;
     this.#numbers.set(id, number);
     const none = {
       held: 0,
       claim: 0,
-      fresh: 0,
       want: 0,
       demand: 0,
       since: OLD,
       sent: 0,
       waitedMs: 0,
-      restMs: KEEP_MS,
+      released: [
+        { number, parts: freed, restMs: 0 },
+        { number, parts: POOL, restMs },
+      ],
     };
     const times = { leaseMs: LEASE_MS, gapMs: GAP_MS, keepMs: KEEP_MS, pool: POOL, rests: 0 };
     const last = this.#answered.get(id);
@@ -549,7 +557,7 @@ const anyNumber = fc.oneof(
   fc.double(),
 );
 const anyMessage = fc
-  .tuple(fc.constantFrom("a", "b", "c"), fc.array(anyNumber, { minLength: 16, maxLength: 20 }))
+  .tuple(fc.constantFrom("a", "b", "c"), fc.array(anyNumber, { minLength: 14, maxLength: 21 }))
   .map(([id, numbers]) => [id, id, ...numbers.map(String)]);
 const anyMessages = fc.array(anyMessage, { maxLength: 10 });
 
@@ -608,7 +616,7 @@ function cutOff() {
     ledger.now += GAP_MS;
     ledger.say("b", { held: 30, want: 90, rests: 1 });
   }
-  const claim = (claim: number, said: Partial<LedgerMessage> = {}) =>
+  const claim = (claim: number, said: Said = {}) =>
     ledger.say("a", { claim, answered, rests: 1, ...said }).held;
   return { ledger, claim };
 }
@@ -718,19 +726,60 @@ test("what was used up is kept for a member that is deaf for as long as for one 
   }
 });
 
+test("what was released is said until a reply comes, and counts once, whether the messages or their replies were lost", () => {
+  const POOL_OF_A = 60;
+  for (const comes of [
+    [false, false],
+    [true, false],
+    [false, true],
+    [true, true],
+  ]) {
+    const ledger = Ledger.shared();
+    const { number: answered = 0 } = ledger.row("a") ?? {};
+    const first = { number: answered + 1, parts: 20, restMs: 0 };
+    const second = { number: answered + 2, parts: 10, restMs: KEEP_MS / 2 };
+    const all = { answered, keepMs: KEEP_MS, rests: 1, waitedMs: 0 };
+    const say = (number: number, held: number, released: LedgerMessage["released"]) =>
+      ledger.say("a", { ...all, number, held, want: held, released });
+    if (comes[0]) say(answered + 1, POOL_OF_A - 20, [first]);
+    if (comes[1]) say(answered + 2, POOL_OF_A - 30, [first, second]);
+    say(answered + 3, POOL_OF_A - 30, [first, second]);
+    const { resting } = readLedger(ledger.text ?? "");
+    assert.equal(
+      resting.map(({ parts }) => parts),
+      [10],
+    );
+    assert.ok((resting[0]?.restMs ?? 0) <= (17 / 32) * KEEP_MS);
+    // what is fresh is free
+    ledger.say("c", { want: 90, rests: 1 });
+    assert.is(ledger.row("c")?.promised, 20);
+  }
+});
+
+test("what a deaf member has had rests from the end of its lease, like that of a dead one", () => {
+  const { ledger, claim } = cutOff();
+  const answered = ledger.row("a")?.number ?? 0;
+  const endMs = ledger.now + LEASE_MS + KEEP_MS + 3 * GAP_MS;
+  for (; ledger.now < endMs; ledger.now += GAP_MS) claim(60, { answered });
+  // then it does not know whether there is a row of it
+  for (let k = 0; k < 2; k++) claim(0, { answered: 0, want: 60 });
+  assert.equal(readLedger(ledger.text ?? "").resting, []);
+});
+
 test("what rests for a second does so beside what rests for a day", () => {
   const ledger = Ledger.shared();
   const keepMs = 1000 * KEEP_MS;
-  const groups = [
-    { parts: 10, restMs: keepMs },
-    { parts: 45, restMs: KEEP_MS },
+  const number = (ledger.row("a")?.number ?? 0) + 1;
+  const released = [
+    { number, parts: 45, restMs: KEEP_MS },
+    { number, parts: 10, restMs: keepMs / 2 },
   ];
-  // of five it says nothing: they rest as long as it says of all
-  ledger.say("a", { restMs: keepMs / 2, groups, keepMs, rests: 1 });
+  // of five it says nothing: they rest as long as any may
+  ledger.say("a", { released, keepMs, rests: 1 });
   const { resting } = readLedger(ledger.text ?? "");
   assert.equal(
     resting.map(({ parts }) => parts),
-    [45, 5, 10],
+    [45, 10, 5],
   );
   assert.ok((resting[0]?.restMs ?? 0) <= (17 / 16) * KEEP_MS);
 });
@@ -914,17 +963,17 @@ twins("answers and writes the same to the last byte", async () => {
           sent: ms === 900 ? now - ms - want * 3 : 0,
           held: Math.floor((row?.held ?? 0) * keeps),
           claim: keeps === 0 ? (row?.held ?? 0) : 0,
-          fresh,
           want,
           demand: want,
           waitedMs: ms,
-          restMs: ms * 7,
           leaseMs: ms === 50 ? 20 * LEASE_MS : LEASE_MS,
           gapMs: GAP_MS,
           keepMs: want === 45 ? KEEP_MS : KEEP_MS * 3,
           pool: POOL,
           rests: ms === 50 || ms === 200 ? 1 : 0,
-          groups: Array.from({ length: want % 3 }, () => ({ parts: fresh, restMs: ms * want })),
+          released: [0, 7, 30].slice(want % 3).map((times, i) => {
+            return { number: number - i, parts: fresh, restMs: ms * times };
+          }),
         });
         text = await tellBoth(redis, key, text, message, now);
         now += fault === "back" ? -10 * LEASE_MS : ms;
@@ -968,18 +1017,17 @@ twins("neither twin reads the record of another version as if it were its own", 
       sent: 0,
       held: 0,
       claim: 0,
-      fresh: 0,
     },
     ...{
       want: 90,
       demand: 90,
       waitedMs: 0,
-      restMs: 0,
       leaseMs: 1e9,
       gapMs: 0,
       keepMs: 0,
       pool: POOL,
       rests: 0,
+      released: [],
     },
   });
   const { record = "" } = exchange(undefined, message, 1);

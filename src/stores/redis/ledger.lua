@@ -1,8 +1,8 @@
 -- Exchanges a message with the ledger of a limit: the twin of stores/ledger.ts, which explains it.
 --
 -- key      the record, a text
--- first    the message: id region number answered since sent held fresh want demand waited rest lease gap keep pool rests claim,
---          and of each group parts rest
+-- first    the message: id region number answered since sent held want demand waited lease gap keep pool rests claim,
+--          and of what was released number parts rest
 -- reply    held fresh LF and the record; or "late" and the time
 --
 -- Uses only GET, SET and TIME: Redis users of limiters need the rights to call these anyway.
@@ -19,9 +19,8 @@ for i = 2, last - first do
   numbers[i] = math.min(MOST, math.max(0, math.floor(tonumber(ARGV[first + i]) or 0)))
 end
 local number, answered, known_since, sent, said = numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
-local freed, want, demand, waited = numbers[7], numbers[8], numbers[9], numbers[10]
-local used, lease, gap, own_keep, pool, rests = numbers[11], numbers[12], numbers[13], numbers[14], numbers[15], numbers[16]
-local claim = numbers[17]
+local want, demand, waited, lease, gap = numbers[7], numbers[8], numbers[9], numbers[10], numbers[11]
+local own_keep, pool, rests, claim = numbers[12], numbers[13], numbers[14], numbers[15]
 -- in the future if the clock was ahead then
 local since = math.min(known_since, now)
 local start = since > 0 and since or now
@@ -154,6 +153,18 @@ local known = me and me[3] or 0
 if number <= known or (sent > 0 and now - sent > lease) then
   return string.format("late %.0f", now)
 end
+local freed, used_up, used = 0, 0, {}
+for i = 16, last - first, 3 do
+  local parts, ms = numbers[i + 1] or 0, numbers[i + 2] or 0
+  if numbers[i] > known then
+    if ms == 0 then
+      freed = math.min(MOST, freed + parts)
+    else
+      used_up = math.min(MOST, used_up + parts)
+      used[#used + 1] = { parts, math.min(longest, ms) }
+    end
+  end
+end
 local is_absent = known == 0 and (now < dropped and said or said + want + claim) == 0
 local is_older = known < answered and not is_absent
 me = me or { id, region, 0, 0, 0, 0, 0, 0, 0, 0, now, 0, 0, 0, now }
@@ -166,8 +177,9 @@ local is_known = answered > 0 and answered <= known and since <= created and now
 local deaf = now - me[15] - lease
 local is_reclaimed = is_known and deaf <= longest and claim <= me[4] and kept + claim <= pool
 local held = (said > 0 or not is_reclaimed) and said or claim
+local own_rest = math.max(longest - math.max(0, deaf), closed + keep - now)
 if answered == 0 and held == 0 and me[4] + me[5] > 0 then
-  release(me[4] + me[5], rest_of(me))
+  release(me[4] + me[5], own_rest)
   me[4], me[5], me[6] = 0, 0, 0
 end
 others[#others + 1] = me
@@ -202,6 +214,13 @@ local left = math.min(released, math.max(0, pool - kept - parts_of(me)))
 local left_fresh = math.max(0, math.min(freed, released) - (released - left))
 local taken, lapse = 0, 0
 local has_used = left > left_fresh
+local unsaid = math.max(0, released - freed - used_up)
+if unsaid > 0 and own_rest > 0 then
+  used[#used + 1] = { unsaid, own_rest }
+end
+table.sort(used, function(a, b)
+  return a[2] > b[2]
+end)
 for _, row in ipairs(others) do
   if open and row ~= me then
     local given = math.max(0, math.min(row[9] - row[4] - row[5] - row[7], rests > 0 and left_fresh or left))
@@ -213,15 +232,12 @@ for _, row in ipairs(others) do
   lapse = math.max(lapse, row[11])
 end
 local to_rest = left - left_fresh
-for i = 18, last - first, 2 do
-  local some = math.min(numbers[i], to_rest)
-  if some > 0 then
-    release(some, math.min(longest, numbers[i + 1] or 0))
+for _, group in ipairs(used) do
+  local some = math.min(group[1], to_rest)
+  if some > 0 or has_used and rests == 0 then
+    release(some, group[2])
   end
   to_rest = to_rest - some
-end
-if has_used and (to_rest > 0 or not numbers[18]) then
-  release(to_rest, math.min(longest, used))
 end
 local free = math.max(0, pool - taken)
 if has_forgotten then
