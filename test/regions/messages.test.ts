@@ -1,5 +1,5 @@
 /** The messages between a member and the home: how many there are, which comes first, and which replies count. */
-import { type Policies, slidingWindow, tokenBucket } from "smooth-limiter";
+import { type Policies, slidingLog, slidingWindow, tokenBucket } from "smooth-limiter";
 import { RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
 import type { Store } from "smooth-limiter/store";
 import { FakeClock } from "smooth-limiter/testing";
@@ -22,7 +22,12 @@ interface Sent {
   readonly key: string;
   readonly region: string;
   readonly atMs: number;
+  readonly message: readonly string[];
 }
+
+/** What a message says of what was released: the number of the message that said so first, parts, and ms. */
+const releasedIn = ({ message }: Sent) =>
+  message.slice(16).flatMap((_, i, all) => (i % 3 === 0 ? [all.slice(i, i + 3)] : []));
 
 /** A home that several regions reach, whose replies the test delays, loses or changes. */
 class Home {
@@ -37,7 +42,7 @@ class Home {
   readonly store = {
     run: () => {},
     exchange: async (key: string, message: readonly string[]) => {
-      const sent = { key, region: message[1] ?? "", atMs: this.clock.now() };
+      const sent = { key, region: message[1] ?? "", atMs: this.clock.now(), message };
       this.sent.push(sent);
       await this.before(sent);
       const now = START_MS + Math.floor(this.clock.now());
@@ -94,6 +99,112 @@ async function end({ clock }: Home, ...limiters: RegionalLimiter[]): Promise<voi
   await clock.advance(5000);
   await closed;
 }
+
+/** It has nothing, and wants nothing. */
+const isGoodbye = ({ key, message }: Sent) =>
+  !isRoot({ key }) && message[6] === "0" && message[7] === "0";
+
+const log = slidingLog({ limit: 600, windowMs: 60_000 });
+
+/** One region has most of a log, and has used a third of it. */
+async function used() {
+  const home = new Home();
+  const eu = home.open("eu", { regions: ["eu"] }, log);
+  await eu.peek();
+  await home.clock.advance(130_000);
+  await msUntilServed(home, eu);
+  for (let i = 0; i < 200; i++) assert.is(await eu.tryAcquire(), true);
+  const lost = () => Promise.reject(new Error("lost"));
+  /** Until it gives its part back. */
+  const untilIdle = async () => {
+    for (let t = 0; t < 20_000 && !home.sent.some(isGoodbye); t += 50) await home.clock.advance(50);
+  };
+  return { home, eu, lost, untilIdle };
+}
+
+test("what was released is said with the number of one message until a reply comes, and then no more", async () => {
+  const home = new Home();
+  const [eu, us] = ["eu", "us"].map((region) => home.open(region, { regions: ["eu", "us"] }, log));
+  assert.ok(eu && us);
+  for (const limiter of [eu, us]) await limiter.peek();
+  await home.clock.advance(130_000);
+  await msUntilServed(home, eu);
+  await home.clock.advance(1000);
+  const ofEu = () => home.sent.filter((sent) => sent.region === "eu" && !isRoot(sent));
+  for (const [isAnswered, busy, quiet] of [
+    [true, us, eu],
+    [true, eu, us],
+    [false, us, eu],
+    [true, us, eu],
+  ] as const) {
+    const from = ofEu().length;
+    home.change = (reply) => {
+      const hasReleased = ofEu()
+        .slice(from)
+        .some((sent) => releasedIn(sent).length > 0);
+      if (!isAnswered && hasReleased) throw new Error("lost");
+      return reply;
+    };
+    for (let t = 0; t < 4000; t += 100) {
+      for (let i = 0; i < 20; i++) await busy.tryAcquire();
+      await quiet.tryAcquire();
+      await home.clock.advance(100);
+    }
+    const sent = ofEu().slice(from + 1);
+    assert.ok(sent.length > 2);
+    for (const [i, each] of sent.entries()) {
+      const said = releasedIn(each).map(([number, parts]) => `${number} ${parts}`);
+      const before = releasedIn(sent[i - 1] ?? each).map(([number, parts]) => `${number} ${parts}`);
+      if (!isAnswered)
+        assert.ok(
+          before.every((one) => said.includes(one)),
+          `${said} after ${before}`,
+        );
+      else for (const [number] of releasedIn(each)) assert.is(number, each.message[2]);
+    }
+  }
+  await end(home, eu, us);
+});
+
+test("who gives its part back says for how long each piece rests, with a margin for clocks that run fast", async () => {
+  const { home, eu, untilIdle } = await used();
+  const usedMs = home.clock.now();
+  await untilIdle();
+  const released = releasedIn(home.sent.find(isGoodbye) as Sent);
+  const rests = released.map(([, , restMs]) => Number(restMs));
+  // the last one was used just before
+  const backMs = 60_000 - (home.clock.now() - usedMs);
+  assert.ok(Math.max(...rests) >= backMs * 1.01, `${rests} of ${backMs}`);
+  assert.ok(rests.includes(0));
+  await end(home, eu);
+});
+
+test("who has given its part back in a message that was lost has it again, though it is busy before it can repeat that", async () => {
+  const { home, eu, lost, untilIdle } = await used();
+  home.before = (sent) => (isGoodbye(sent) ? lost() : undefined);
+  await untilIdle();
+  await ask(home.clock, [eu], 2000);
+  home.before = () => undefined;
+  await ask(home.clock, [eu], 4000);
+  // a third of it rests
+  assert.ok(eu.fraction > 0.5, `${eu.fraction}`);
+  await end(home, eu);
+});
+
+test("who did not hear for a lease that it has given its part back shows the home nothing that was forgotten", async () => {
+  const { home, eu, untilIdle } = await used();
+  home.change = (reply) => {
+    if (isSilent) throw new Error("lost");
+    return reply;
+  };
+  let isSilent = true;
+  await untilIdle();
+  await home.clock.advance(12_000);
+  isSilent = false;
+  await ask(home.clock, [eu], 4000);
+  assert.ok(eu.fraction > 0.5, `${eu.fraction}`);
+  await end(home, eu);
+});
 
 test("a home that takes three seconds for each reply is not sent more and more messages", async () => {
   const home = new Home();
