@@ -281,9 +281,9 @@ export class Member {
     return (this.#options.reserved * WHOLE) / Math.max(1, sharers);
   }
 
-  /** What its reserve does not serve. */
+  /** What needs a lease. */
   #demandOf(lease: Lease): number {
-    return Math.max(0, Math.floor(lease.part.demand.value - this.#reservedOf(lease)));
+    return Math.max(0, Math.floor(lease.part.demand.value - this.#options.base * WHOLE));
   }
 
   /** What the member should hold; and how much of what it holds it may use, since others lack the rest. */

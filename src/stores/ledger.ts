@@ -291,11 +291,13 @@ export function exchange(
   const isOlder = me.number < answered && !isAbsent;
   const isKnown = answered > 0 && answered <= me.number && since <= created && now >= closed;
   const deafMs = now - me.heard - lease;
-  const mayReclaim = isKnown && deafMs <= longest;
+  // earlier than it gives up by itself: then it would not be known for how long it has been deaf
+  const mayReclaim = isKnown && deafMs <= Math.max(0, keep - 2 * gap);
   const isReclaimed = mayReclaim && claim <= me.held && countOf(others) + claim <= pool;
   const held = said > 0 || !isReclaimed ? said : claim;
-  // how long what it has had rests, if it does not say that: it has not used it since it is deaf
-  const ownRestMs = Math.max(longest - Math.max(0, deafMs), closed + keep - now);
+  // how long what it has had rests, if it does not say that: it has not used it since it is deaf, if it has not begun anew
+  const unusedMs = answered > 0 ? Math.max(0, deafMs) : 0;
+  const ownRestMs = Math.max(longest - unusedMs, closed + keep - now);
   if (answered === 0 && held === 0 && me.held + me.gift > 0) {
     // it does not know this row
     release(me.held + me.gift, ownRestMs);

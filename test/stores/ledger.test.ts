@@ -759,11 +759,28 @@ test("what was released is said until a reply comes, and counts once, whether th
 test("what a deaf member has had rests from the end of its lease, like that of a dead one", () => {
   const { ledger, claim } = cutOff();
   const answered = ledger.row("a")?.number ?? 0;
-  const endMs = ledger.now + LEASE_MS + KEEP_MS + 3 * GAP_MS;
-  for (; ledger.now < endMs; ledger.now += GAP_MS) claim(60, { answered });
-  // then it does not know whether there is a row of it
-  for (let k = 0; k < 2; k++) claim(0, { answered: 0, want: 60 });
-  assert.equal(readLedger(ledger.text ?? "").resting, []);
+  const heardMs = ledger.now;
+  for (; ledger.now < heardMs + LEASE_MS + KEEP_MS; ledger.now += GAP_MS)
+    claim(60, { answered, released: [] });
+  const { resting } = readLedger(ledger.text ?? "");
+  assert.is(ledger.row("a")?.held, 0);
+  assert.ok((resting.at(-1)?.restMs ?? 0) <= 4 * GAP_MS, `${resting.at(-1)?.restMs}`);
+});
+
+test("a member that has heard one reply, used what it brought, and begins anew after a cut was not deaf meanwhile", () => {
+  const { ledger, claim } = cutOff();
+  const answered = ledger.row("a")?.number ?? 0;
+  for (let ms = 0; ms < KEEP_MS / 2; ms += GAP_MS) {
+    claim(60, { answered });
+    ledger.now += GAP_MS;
+  }
+  // it hears this one
+  assert.is(claim(60, { answered }), 60);
+  const usedMs = ledger.now + LEASE_MS;
+  ledger.now += LEASE_MS + KEEP_MS / 2;
+  ledger.say("a", { answered: 0, want: 90, rests: 1, released: [] });
+  const { resting } = readLedger(ledger.text ?? "");
+  assert.ok(ledger.now + (resting.at(-1)?.restMs ?? 0) >= usedMs + KEEP_MS);
 });
 
 test("what rests for a second does so beside what rests for a day", () => {

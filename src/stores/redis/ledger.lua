@@ -175,9 +175,10 @@ else
 end
 local is_known = answered > 0 and answered <= known and since <= created and now >= closed
 local deaf = now - me[15] - lease
-local is_reclaimed = is_known and deaf <= longest and claim <= me[4] and kept + claim <= pool
+local is_reclaimed = is_known and deaf <= math.max(0, keep - 2 * gap) and claim <= me[4] and kept + claim <= pool
 local held = (said > 0 or not is_reclaimed) and said or claim
-local own_rest = math.max(longest - math.max(0, deaf), closed + keep - now)
+local unused = answered > 0 and math.max(0, deaf) or 0
+local own_rest = math.max(longest - unused, closed + keep - now)
 if answered == 0 and held == 0 and me[4] + me[5] > 0 then
   release(me[4] + me[5], own_rest)
   me[4], me[5], me[6] = 0, 0, 0
