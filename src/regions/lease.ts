@@ -206,7 +206,7 @@ export class Lease {
 
   /** Whether it has given everything back, and the home may not know that: it wants nothing before. */
   isEmptying(now: number): boolean {
-    return false;
+    return now < this.#rowUntilMs;
   }
 
   /** Whether this member need not say any more that it has nothing: the home knows, or its row of it is over. */

@@ -28,6 +28,8 @@ export interface Numbers {
   readonly basePolicies: PolicyList;
   /** Permits a ms of the whole limit, by policy. */
   readonly rates: readonly number[];
+  /** After how many ms the whole limit is back, by policy. */
+  readonly horizons: readonly number[];
   /** The largest request that the whole limit grants, by policy. */
   readonly largest: readonly number[];
   /** The lifetime of a new state, µs: one that lasts no longer has no more than a new one. */
@@ -56,6 +58,7 @@ export function numbersOf(policies: PolicyList, base: number): Numbers {
     basePolicies,
     lifetime: openPolicyState(basePolicies, 0, 0).lifetime(0),
     rates: list.map(rateOf),
+    horizons: list.map(horizonOf),
     largest: list.map(largestOf),
     rests: list.some(hasInstants),
     keepMs: Math.min(LONGEST_MS, restOn(Math.max(0, ...known))),

@@ -22,7 +22,7 @@ import { LEAST, type Numbers } from "./numbers.ts";
 import { known, PartState, UNKNOWN_MS, type Validity } from "./part-state.ts";
 import { capacityOf } from "./resting.ts";
 
-/** A policy of which so much is left that it lasts for so many intervals does not limit the part soon. */
+/** What lasts for so many intervals limits nobody soon. */
 const FAR = 10;
 
 export interface MemberOptions {
@@ -78,8 +78,11 @@ export class Part implements Validity, Clock {
   readonly demand: Demand;
   /** How many callers wait. */
   callers = 0;
-  /** Permits a ms of the whole limit, by policy; infinite for a policy that is far from its limit: see `weigh`. */
-  #rates: readonly number[] = [];
+  /** Permits a ms of the whole limit, by policy; infinite for one that does not count: see `weigh`. */
+  #rates: readonly number[];
+  /** How many permits of each policy were asked for since it was last looked at which count, and when that was. */
+  #asked: number[] = [];
+  #weighedAt: number;
   /** How many calls the reserve has granted that it has not been charged for: see `Reserve.owes`. */
   byReserve = 0;
 
@@ -93,7 +96,8 @@ export class Part implements Validity, Clock {
     const state = openPolicyState(numbers.basePolicies, last, epoch);
     this.#state = new PartState(state, largest, reserve, this);
     this.demand = new Demand(everyMs, clock.now());
-    this.weigh();
+    this.#rates = numbers.rates;
+    this.#weighedAt = last;
   }
 
   now(): number {
@@ -168,7 +172,7 @@ export class Part implements Validity, Clock {
 
   /** Returns for how many ms the whole limit has to work for a request. */
   costOf(permits: Permits): number {
-    return mostOf(this.#state.amount(permits), this.#rates);
+    return this.#costOf(this.#state.amount(permits));
   }
 
   /** Counts the request, and takes the permits if they can be used now, or counts the refusal. */
@@ -221,7 +225,16 @@ export class Part implements Validity, Clock {
     // the usual case, without a call
     if (typeof amount === "number")
       this.demand.asked(amount / (this.#rates[0] ?? 1), amount / (largest[0] ?? 1));
-    else this.demand.asked(mostOf(amount, this.#rates), mostOf(amount, largest));
+    else {
+      for (const [i, permits = 0] of amount.entries())
+        this.#asked[i] = (this.#asked[i] ?? 0) + permits;
+      this.demand.asked(this.#costOf(amount), mostOf(amount, largest));
+    }
+  }
+
+  #costOf(amount: Amount): number {
+    // who asks for none of the policies that count asks nevertheless
+    return mostOf(amount, this.#rates) || mostOf(amount, this.#options.numbers.rates);
   }
 
   /** A request has just been looked at. */
@@ -231,7 +244,7 @@ export class Part implements Validity, Clock {
 
   /** Counts what was used as demand: no part must be as large as that. */
   charged(amount: Amount): void {
-    this.demand.asked(mostOf(amount, this.#rates), 0);
+    this.demand.asked(this.#costOf(amount), 0);
   }
 
   /** Counts a caller that has given up, or was ended, while it was not in the line. */
@@ -241,25 +254,28 @@ export class Part implements Validity, Clock {
   }
 
   /**
-   * From now on requests are demand by the policies that may limit this part soon: those of which not enough is left for
-   * `FAR` intervals at the highest rate of all policies, and that with this rate.
+   * Where there are several policies, requests are demand by those of which what is left lasts for less than `FAR`
+   * intervals, as far as callers have asked for their permits since the last look; and by the one that is back soonest.
    *
    * Example: 100 a second and 864 000 a day. The day alone lets 10 a second through, so who asks for 80 would ask for
-   * eight times the limit, and all busy regions would have equal parts. While more is left of the day than 1000, it asks
+   * eight times the limit, and all busy regions would have equal parts. While more is left of the day than 800, it asks
    * for 0.8.
    */
   weigh(): void {
     const { numbers, everyMs } = this.#options;
-    const { rates, policies } = numbers;
-    this.#rates = rates;
-    if (rates.length === 1) return;
-    const fastest = Math.max(...rates.filter(Number.isFinite));
-    const lacking = this.#state.deficit(this.#time.now());
+    const { rates, horizons, policies } = numbers;
+    const now = this.#time.now();
+    const elapsed = now - this.#weighedAt;
+    if (rates.length === 1 || elapsed < (everyMs * 1000) / 4) return;
+    const lacking = this.#state.deficit(now);
+    const soonest = Math.min(...horizons);
     this.#rates = rates.map((rate, i) => {
       const left = capacityOf(policies.list[i] as Policy) * this.fraction - (lacking[i] ?? 0);
-      const isFar = rate < fastest && left >= FAR * everyMs * fastest * this.fraction;
-      return isFar ? Infinity : rate;
+      const asked = (FAR * everyMs * 1000 * (this.#asked[i] ?? 0)) / elapsed;
+      return (horizons[i] ?? 0) > soonest && left >= asked ? Infinity : rate;
     });
+    this.#asked = rates.map(() => 0);
+    this.#weighedAt = now;
   }
 
   /** Whether no caller or reservation waits. */
@@ -348,7 +364,7 @@ export class Part implements Validity, Clock {
     const policies = this.#policiesOf(this.fraction);
     if (this.#queue !== undefined) this.#queue.resize(policies);
     else this.#state.resize(this.#time.now(), policies, this.#time.epoch);
-    this.weigh();
+    this.#rates = this.#options.numbers.rates;
   }
 }
 

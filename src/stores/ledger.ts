@@ -272,10 +272,13 @@ export function exchange(
     const [by = 0, parts = 0, restMs = 0] = releases.slice(i, i + 3);
     // its row is without those that came before
     if (by <= me.number) continue;
-    if (restMs === 0) freed = Math.min(MOST, freed + parts);
+    // what is said again may have come before, and its row with it: a late message may have brought that back
+    const leastMs = by < number && now < closed ? closed + keep - now : 0;
+    const ms = Math.max(leastMs, Math.min(longest, restMs));
+    if (ms === 0) freed = Math.min(MOST, freed + parts);
     else {
       usedUp = Math.min(MOST, usedUp + parts);
-      used.push({ parts, restMs: Math.min(longest, restMs) });
+      used.push({ parts, restMs: ms });
     }
   }
   if (answered === me.number) {

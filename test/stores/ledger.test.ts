@@ -756,6 +756,28 @@ test("what was released is said until a reply comes, and counts once, whether th
   }
 });
 
+test("what is said again is not free a second time, after a late message has brought the row back that it emptied", () => {
+  const ledger = Ledger.shared();
+  const answered = ledger.row("a")?.number ?? 0;
+  const all = { answered, rests: 1, waitedMs: 0 };
+  const released = [{ number: answered + 2, parts: 60, restMs: 0 }];
+  // b has used what it gives back
+  ledger.say("b", { rests: 1 });
+  const usedMs = ledger.now;
+  ledger.say("c", { want: 60, rests: 1 });
+  // this comes before the message that a has sent before it; its reply is lost
+  ledger.say("a", { ...all, number: answered + 2, released });
+  ledger.now += GAP_MS;
+  ledger.say("c", { want: 60, rests: 1 });
+  ledger.say("a", { ...all, number: answered + 1, held: 60, want: 60, released: [] });
+  ledger.now += GAP_MS;
+  ledger.say("a", { ...all, number: answered + 3, released });
+  const { closed, resting } = readLedger(ledger.text ?? "");
+  assert.ok(closed > ledger.now);
+  assert.ok(ledger.now + (resting.at(-1)?.restMs ?? 0) >= usedMs + KEEP_MS);
+  assert.ok(resting.reduce((sum, { parts }) => sum + parts, 0) >= 30);
+});
+
 test("what a deaf member has had rests from the end of its lease, like that of a dead one", () => {
   const { ledger, claim } = cutOff();
   const answered = ledger.row("a")?.number ?? 0;

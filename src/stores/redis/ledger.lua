@@ -155,13 +155,15 @@ if number <= known or (sent > 0 and now - sent > lease) then
 end
 local freed, used_up, used = 0, 0, {}
 for i = 16, last - first, 3 do
-  local parts, ms = numbers[i + 1] or 0, numbers[i + 2] or 0
-  if numbers[i] > known then
+  local by, parts = numbers[i], numbers[i + 1] or 0
+  local least = by < number and now < closed and closed + keep - now or 0
+  local ms = math.max(least, math.min(longest, numbers[i + 2] or 0))
+  if by > known then
     if ms == 0 then
       freed = math.min(MOST, freed + parts)
     else
       used_up = math.min(MOST, used_up + parts)
-      used[#used + 1] = { parts, math.min(longest, ms) }
+      used[#used + 1] = { parts, ms }
     end
   end
 end
