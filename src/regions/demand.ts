@@ -76,6 +76,8 @@ export class Demand {
   #need = 0;
   #needBefore = 0;
   #needSinceMs: number;
+  /** Whether requests cost something else since the estimate: it says nothing of the next ones. */
+  #isOld = false;
   /** For how long no request has come, as far as that was measured, and how long none may where they are few. */
   #silentMs = 0;
   #patienceMs = 0;
@@ -109,6 +111,11 @@ export class Demand {
   /** There is a request now, which is counted already. */
   seen(now: number): void {
     this.#bursts?.seen(now);
+  }
+
+  /** Requests cost something else from now on. */
+  reprice(): void {
+    this.#isOld = true;
   }
 
   /** Others are told of it from now on. */
@@ -151,10 +158,11 @@ export class Demand {
     if (elapsed < this.#everyMs * LEAST) return false;
     const cost = this.#requests > 0 ? this.#asked / this.#requests : this.#cost;
     // a small request does not make others forget the large ones
-    this.#cost = Math.max(cost, this.#cost + CALM * (cost - this.#cost));
+    this.#cost = this.#isOld ? cost : Math.max(cost, this.#cost + CALM * (cost - this.#cost));
     const before = this.#estimate;
     const count = this.#count(now);
-    const isChance = this.#isChance(count);
+    const isChance = !this.#isOld && this.#isChance(count);
+    if (this.#requests > 0) this.#isOld = false;
     this.#estimate = isChance ? this.#averaged(count) : Math.min(MOST, newest(count));
     if (!isChance && this.#areFew) this.#estimate = Math.min(MOST_OF_FEW, this.#estimate);
     this.#silentMs += elapsed;

@@ -269,11 +269,13 @@ export class Part implements Validity, Clock {
     if (rates.length === 1 || elapsed < (everyMs * 1000) / 4) return;
     const lacking = this.#state.deficit(now);
     const soonest = Math.min(...horizons);
-    this.#rates = rates.map((rate, i) => {
+    const counting = rates.map((rate, i) => {
       const left = capacityOf(policies.list[i] as Policy) * this.fraction - (lacking[i] ?? 0);
       const asked = (FAR * everyMs * 1000 * (this.#asked[i] ?? 0)) / elapsed;
       return (horizons[i] ?? 0) > soonest && left >= asked ? Infinity : rate;
     });
+    if (counting.some((rate, i) => rate !== this.#rates[i])) this.demand.reprice();
+    this.#rates = counting;
     this.#asked = rates.map(() => 0);
     this.#weighedAt = now;
   }
