@@ -22,6 +22,8 @@ import { LEAST, type Numbers } from "./numbers.ts";
 import { known, PartState, UNKNOWN_MS, type Validity } from "./part-state.ts";
 import { capacityOf } from "./resting.ts";
 
+/** The most that was asked for at once counts for some looks more, by this factor less with each. */
+const FADING = 0.9;
 /** What lasts for so many intervals limits nobody soon. */
 const FAR = 10;
 
@@ -82,6 +84,8 @@ export class Part implements Validity, Clock {
   #rates: readonly number[];
   /** How many permits of each policy were asked for since it was last looked at which count, and when that was. */
   #asked: number[] = [];
+  /** How many of them a µs, of late at most. */
+  readonly #speeds: number[] = [];
   #weighedAt: number;
   /** How many calls the reserve has granted that it has not been charged for: see `Reserve.owes`. */
   byReserve = 0;
@@ -271,8 +275,18 @@ export class Part implements Validity, Clock {
     const soonest = Math.min(...horizons);
     const counting = rates.map((rate, i) => {
       const left = capacityOf(policies.list[i] as Policy) * this.fraction - (lacking[i] ?? 0);
-      const asked = (FAR * everyMs * 1000 * (this.#asked[i] ?? 0)) / elapsed;
-      return (horizons[i] ?? 0) > soonest && left >= asked ? Infinity : rate;
+      // few large requests come in one interval and not in the next
+      const speed = Math.max((this.#asked[i] ?? 0) / elapsed, FADING * (this.#speeds[i] ?? 0));
+      this.#speeds[i] = speed;
+      const isFar =
+        left >=
+        Math.min(1, this.fraction * this.#options.weights.size) *
+          FAR *
+          everyMs *
+          1000 *
+          speed *
+          (this.#rates[i] === Infinity ? 1 : 2);
+      return (horizons[i] ?? 0) > soonest && isFar ? Infinity : rate;
     });
     if (counting.some((rate, i) => rate !== this.#rates[i])) this.demand.reprice();
     this.#rates = counting;

@@ -319,6 +319,47 @@ test("of several policies those count that may soon limit a region: a day that i
     await world.close();
   }));
 
+test("who asks only for permits of a day that is hardly used gets them beside a region that is busy otherwise", () =>
+  seeded(1, async () => {
+    const world = await open(["eu", "us"], 0, 1000, {
+      requests: slidingWindow({ limit: 100, windowMs: 1000 }),
+      images: slidingWindow({ limit: 10_000, windowMs: 24 * 3_600_000 }),
+    });
+    await world.clock.advance(25 * 3_600_000);
+    const [eu, us] = world.regions.map(({ limiter }) => limiter);
+    let granted = 0;
+    for (let t = 0; t < 60_000; t += 50) {
+      for (let k = 0; k < 7; k++) await us?.tryAcquire({ requests: 1 });
+      if (t % 500 === 0 && (await eu?.tryAcquire({ images: 1 }))) granted += 1;
+      await world.clock.advance(50);
+    }
+    assert.ok(granted > 110, `${granted} of 120`);
+    await world.close();
+  }));
+
+test("policies of different permits: tokens by the hundred do not make requests few", () =>
+  seeded(1, async () => {
+    const world = await open(["eu", "us", "asia"], 0.1, 1000, {
+      requests: slidingWindow({ limit: 100, windowMs: 1000 }),
+      day: slidingWindow({ limit: 864_000, windowMs: 24 * 3_600_000 }),
+      tokens: slidingWindow({ limit: 60_000, windowMs: 1000 }),
+    });
+    await world.clock.advance(25 * 3_600_000);
+    let [asked, granted] = [0, 0];
+    for (let t = 0; t < 40_000; t += 50) {
+      if (t === 10_000) asked = granted = 0;
+      for (const [i, { limiter }] of world.regions.entries()) {
+        for (let k = 0; k < (i === 0 ? 4 : Number(t % 250 === 0)); k++) {
+          asked += 1;
+          if (await limiter.tryAcquire({ requests: 1, day: 1, tokens: 300 })) granted += 1;
+        }
+      }
+      await world.clock.advance(50);
+    }
+    assert.ok(granted > 0.95 * asked, `${granted} of ${asked}`);
+    await world.close();
+  }));
+
 test("numbers that change while pieces rest: they rest for as long as the new ones ask for", () =>
   seeded(1, async () => {
     const world = await open(["eu", "us"], 0.1, 1000, slidingLog(window));

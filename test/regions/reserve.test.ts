@@ -551,4 +551,24 @@ test("a permit that comes when its caller has left goes to the next one, and is 
   }
 });
 
+test("a request that is larger than the reserve, and fits into its region's share, is served beside a busy region", async () => {
+  const { clock, limiter, all } = await withLocal({ regions: ["eu", "us"], reserve: 0.3 });
+  const other = RegionalLimiter.create("limit", bucket, {
+    ...all,
+    local: memoryStore({ clock }),
+    region: "us",
+  });
+  await busy(other, clock, 5000);
+  let isServed = false;
+  // the reserve holds 45 of 300, a part up to 105
+  void limiter.acquire(70).then(() => {
+    isServed = true;
+  });
+  for (let t = 0; t < 10_000 && !isServed; t += 500) await busy(other, clock, 500);
+  assert.ok(isServed);
+  const closed = Promise.all([limiter.close(), other.close()]);
+  await clock.advance(5000);
+  await closed;
+});
+
 test.run();
