@@ -23,7 +23,7 @@
  * which need not be the one that limits how many come. Callers that wait are demand in the next interval too.
  *
  * Example: 3600 an hour and 100 a second. A request for 1 costs 1 s, for the hour, if little is left of that, or else 10 ms
- * (`Part.weigh`); it needs 0.01, for the second.
+ * (`counting.ts`); it needs 0.01, for the second.
  *
  * Times are ms; costs are ms for which the whole limit has to work.
  */

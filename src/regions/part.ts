@@ -16,16 +16,12 @@ import { type Exchange, WHOLE } from "../stores/ledger.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
 import { openPolicyState } from "../stores/state/several.ts";
+import { Counting, mostOf } from "./counting.ts";
 import { Demand } from "./demand.ts";
 import { type Freed, freshIn, move, partsOf } from "./move.ts";
 import { LEAST, type Numbers } from "./numbers.ts";
 import { known, PartState, UNKNOWN_MS, type Validity } from "./part-state.ts";
 import { capacityOf } from "./resting.ts";
-
-/** The most that was asked for at once counts for some looks more, by this factor less with each. */
-const FADING = 0.9;
-/** What lasts for so many intervals limits nobody soon. */
-const FAR = 10;
 
 export interface MemberOptions {
   readonly name: string;
@@ -80,13 +76,8 @@ export class Part implements Validity, Clock {
   readonly demand: Demand;
   /** How many callers wait. */
   callers = 0;
-  /** Permits a ms of the whole limit, by policy; infinite for one that does not count: see `weigh`. */
-  #rates: readonly number[];
-  /** How many permits of each policy were asked for since it was last looked at which count, and when that was. */
-  #asked: number[] = [];
-  /** How many of them a µs, of late at most. */
-  readonly #speeds: number[] = [];
-  #weighedAt: number;
+  /** Undefined under one policy. */
+  #counting: Counting | undefined;
   /** How many calls the reserve has granted that it has not been charged for: see `Reserve.owes`. */
   byReserve = 0;
 
@@ -100,8 +91,12 @@ export class Part implements Validity, Clock {
     const state = openPolicyState(numbers.basePolicies, last, epoch);
     this.#state = new PartState(state, largest, reserve, this);
     this.demand = new Demand(everyMs, clock.now());
-    this.#rates = numbers.rates;
-    this.#weighedAt = last;
+    this.#count();
+  }
+
+  #count(): void {
+    const { numbers, clock } = this.#options;
+    this.#counting = numbers.rates.length > 1 ? new Counting(numbers, clock.now()) : undefined;
   }
 
   now(): number {
@@ -225,20 +220,18 @@ export class Part implements Validity, Clock {
   }
 
   #counts(amount: Amount): void {
-    const { largest } = this.#options.numbers;
+    const { largest, rates } = this.#options.numbers;
     // the usual case, without a call
     if (typeof amount === "number")
-      this.demand.asked(amount / (this.#rates[0] ?? 1), amount / (largest[0] ?? 1));
+      this.demand.asked(amount / (rates[0] ?? 1), amount / (largest[0] ?? 1));
     else {
-      for (const [i, permits = 0] of amount.entries())
-        this.#asked[i] = (this.#asked[i] ?? 0) + permits;
+      this.#counting?.asked(amount);
       this.demand.asked(this.#costOf(amount), mostOf(amount, largest));
     }
   }
 
   #costOf(amount: Amount): number {
-    // who asks for none of the policies that count asks nevertheless
-    return mostOf(amount, this.#rates) || mostOf(amount, this.#options.numbers.rates);
+    return this.#counting?.costOf(amount) ?? mostOf(amount, this.#options.numbers.rates);
   }
 
   /** A request has just been looked at. */
@@ -257,41 +250,16 @@ export class Part implements Validity, Clock {
     callStats().cancelled(amount(permits), waitedMs * 1000, reason);
   }
 
-  /**
-   * Where there are several policies, requests are demand by those of which what is left lasts for less than `FAR`
-   * intervals, as far as callers have asked for their permits since the last look; and by the one that is back soonest.
-   *
-   * Example: 100 a second and 864 000 a day. The day alone lets 10 a second through, so who asks for 80 would ask for
-   * eight times the limit, and all busy regions would have equal parts. While more is left of the day than 800, it asks
-   * for 0.8.
-   */
+  /** Looks which policies say from now on how much is asked for. */
   weigh(): void {
-    const { numbers, everyMs } = this.#options;
-    const { rates, horizons, policies } = numbers;
-    const now = this.#time.now();
-    const elapsed = now - this.#weighedAt;
-    if (rates.length === 1 || elapsed < (everyMs * 1000) / 4) return;
-    const lacking = this.#state.deficit(now);
-    const soonest = Math.min(...horizons);
-    const counting = rates.map((rate, i) => {
-      const left = capacityOf(policies.list[i] as Policy) * this.fraction - (lacking[i] ?? 0);
-      // few large requests come in one interval and not in the next
-      const speed = Math.max((this.#asked[i] ?? 0) / elapsed, FADING * (this.#speeds[i] ?? 0));
-      this.#speeds[i] = speed;
-      const isFar =
-        left >=
-        Math.min(1, this.fraction * this.#options.weights.size) *
-          FAR *
-          everyMs *
-          1000 *
-          speed *
-          (this.#rates[i] === Infinity ? 1 : 2);
-      return (horizons[i] ?? 0) > soonest && isFar ? Infinity : rate;
-    });
-    if (counting.some((rate, i) => rate !== this.#rates[i])) this.demand.reprice();
-    this.#rates = counting;
-    this.#asked = rates.map(() => 0);
-    this.#weighedAt = now;
+    if (this.#counting === undefined) return;
+    const { numbers, everyMs, clock, weights } = this.#options;
+    const lacking = this.#state.deficit(this.#time.now());
+    const left = numbers.policies.list.map(
+      (policy, i) => capacityOf(policy) * this.fraction - (lacking[i] ?? 0),
+    );
+    const share = Math.min(1, this.fraction * weights.size);
+    if (this.#counting.look(clock.now(), everyMs, left, share)) this.demand.reprice();
   }
 
   /** Whether no caller or reservation waits. */
@@ -380,14 +348,8 @@ export class Part implements Validity, Clock {
     const policies = this.#policiesOf(this.fraction);
     if (this.#queue !== undefined) this.#queue.resize(policies);
     else this.#state.resize(this.#time.now(), policies, this.#time.epoch);
-    this.#rates = this.#options.numbers.rates;
+    this.#count();
   }
-}
-
-/** Returns the amount in these units, by policy: the largest number. */
-function mostOf(amount: Amount, units: readonly number[]): number {
-  if (typeof amount === "number") return amount / (units[0] ?? 1);
-  return units.reduce((most, unit, i) => Math.max(most, (amount[i] ?? 0) / unit), 0);
 }
 
 /** A wait that depends on other regions is not known: it is not published before it is over. */

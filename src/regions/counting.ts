@@ -1,0 +1,84 @@
+/**
+ * Which of several policies say how much a region asks for: those that may limit it soon.
+ *
+ * Demand is a part of the limit, and each policy would state another one. Under 100 a second and 864 000 a day, who asks
+ * for 80 a second asks for 0.8 of the second, and for 8 times what a day lets through on average. If the day counted, all
+ * busy regions would have equal parts, however much of it is left.
+ *
+ * So a policy counts while what is left of it in the part lasts for less than `FAR` intervals, as its permits were asked for
+ * of late. The one that is back soonest always counts: its rate is what a part is for.
+ *
+ * Example: while more than 800 are left of the day, 80 a second are 0.8 of the limit; then they are 8 limits, which is as
+ * much as all others together may have.
+ *
+ * Where it is inexact: a small part of which little was used is looked at as if the region had its equal share, and a policy
+ * that counts does so until twice as much is left. A region with few large requests may still count a policy in turns.
+ */
+import type { Amount } from "../ground/permits.ts";
+import type { Numbers } from "./numbers.ts";
+
+/** What lasts for so many intervals limits nobody soon. */
+const FAR = 10;
+/** The most that was asked for at once counts for some looks more, by this factor less with each. */
+const FADING = 0.9;
+/** Looks are at least this part of an interval apart. */
+const LEAST = 1 / 4;
+
+export class Counting {
+  readonly #numbers: Numbers;
+  /** Permits a ms of the whole limit, by policy; infinite for one that does not count. */
+  #rates: readonly number[];
+  /** How many permits of each policy were asked for since the last look; and how many a ms, of late at most. */
+  readonly #asked: number[];
+  readonly #speeds: number[];
+  #lookedMs: number;
+
+  constructor(numbers: Numbers, nowMs: number) {
+    this.#numbers = numbers;
+    this.#rates = numbers.rates;
+    this.#asked = numbers.rates.map(() => 0);
+    this.#speeds = numbers.rates.map(() => 0);
+    this.#lookedMs = nowMs;
+  }
+
+  asked(amount: readonly (number | undefined)[]): void {
+    for (const [i, permits = 0] of amount.entries())
+      this.#asked[i] = (this.#asked[i] ?? 0) + permits;
+  }
+
+  /** For how many ms the whole limit has to work for a request. */
+  costOf(amount: Amount): number {
+    // who asks for none of the policies that count asks nevertheless
+    return mostOf(amount, this.#rates) || mostOf(amount, this.#numbers.rates);
+  }
+
+  /**
+   * Looks which policies count from now on.
+   *
+   * @param left how many permits the part has, by policy
+   * @param share what the part is of an equal share of the limit, at most 1
+   * @returns whether they are others than before
+   */
+  look(nowMs: number, everyMs: number, left: readonly number[], share: number): boolean {
+    const elapsed = nowMs - this.#lookedMs;
+    if (elapsed < everyMs * LEAST) return false;
+    const { horizons, rates } = this.#numbers;
+    const soonest = Math.min(...horizons);
+    const before = this.#rates;
+    this.#rates = rates.map((rate, i) => {
+      const speed = Math.max((this.#asked[i] ?? 0) / elapsed, FADING * (this.#speeds[i] ?? 0));
+      this.#asked[i] = 0;
+      this.#speeds[i] = speed;
+      const enough = FAR * everyMs * speed * share * (before[i] === Infinity ? 1 : 2);
+      return (horizons[i] ?? 0) > soonest && (left[i] ?? 0) >= enough ? Infinity : rate;
+    });
+    this.#lookedMs = nowMs;
+    return this.#rates.some((rate, i) => rate !== before[i]);
+  }
+}
+
+/** Returns the amount in these units, by policy: the largest number. */
+export function mostOf(amount: Amount, units: readonly number[]): number {
+  if (typeof amount === "number") return amount / (units[0] ?? 1);
+  return units.reduce((most, unit, i) => Math.max(most, (amount[i] ?? 0) / unit), 0);
+}
