@@ -5,20 +5,22 @@
  * for 80 a second asks for 0.8 of the second, and for 8 times what a day lets through on average. If the day counted, all
  * busy regions would have equal parts, however much of it is left.
  *
- * So a policy counts while what is left of it in the part lasts for less than `FAR` intervals, as its permits were asked for
- * of late. The one that is back soonest always counts: its rate is what a part is for.
+ * So a long policy counts while what is left of it in the part lasts for less than `FAR` intervals, as its permits were
+ * asked for of late. The others, and the one that is back soonest, always count.
  *
- * Example: while more than 800 are left of the day, 80 a second are 0.8 of the limit; then they are 8 limits, which is as
+ * Example: while more than 4800 are left of the day, 80 a second are 0.8 of the limit; then they are 8 limits, which is as
  * much as all others together may have.
  *
- * Where it is inexact: a small part of which little was used is looked at as if the region had its equal share, and a policy
- * that counts does so until twice as much is left. A region with few large requests may still count a policy in turns.
+ * Where it is inexact: a policy that counts does so until twice as much is left. A region whose part grows and shrinks with
+ * that may count it in turns.
  */
 import type { Amount } from "../ground/permits.ts";
 import type { Numbers } from "./numbers.ts";
 
 /** What lasts for so many intervals limits nobody soon. */
-const FAR = 10;
+const FAR = 60;
+/** A policy that is back after so many intervals always counts: what is left of it now says little. */
+const SHORT = 600;
 /** The most that was asked for at once counts for some looks more, by this factor less with each. */
 const FADING = 0.9;
 /** Looks are at least this part of an interval apart. */
@@ -56,10 +58,9 @@ export class Counting {
    * Looks which policies count from now on.
    *
    * @param left how many permits the part has, by policy
-   * @param share what the part is of an equal share of the limit, at most 1
    * @returns whether they are others than before
    */
-  look(nowMs: number, everyMs: number, left: readonly number[], share: number): boolean {
+  look(nowMs: number, everyMs: number, left: readonly number[]): boolean {
     const elapsed = nowMs - this.#lookedMs;
     if (elapsed < everyMs * LEAST) return false;
     const { horizons, rates } = this.#numbers;
@@ -69,8 +70,9 @@ export class Counting {
       const speed = Math.max((this.#asked[i] ?? 0) / elapsed, FADING * (this.#speeds[i] ?? 0));
       this.#asked[i] = 0;
       this.#speeds[i] = speed;
-      const enough = FAR * everyMs * speed * share * (before[i] === Infinity ? 1 : 2);
-      return (horizons[i] ?? 0) > soonest && (left[i] ?? 0) >= enough ? Infinity : rate;
+      const enough = FAR * everyMs * speed * (before[i] === Infinity ? 1 : 2);
+      const isLong = (horizons[i] ?? 0) > Math.max(soonest, SHORT * everyMs);
+      return isLong && (left[i] ?? 0) >= enough ? Infinity : rate;
     });
     this.#lookedMs = nowMs;
     return this.#rates.some((rate, i) => rate !== before[i]);

@@ -253,13 +253,12 @@ export class Part implements Validity, Clock {
   /** Looks which policies say from now on how much is asked for. */
   weigh(): void {
     if (this.#counting === undefined) return;
-    const { numbers, everyMs, clock, weights } = this.#options;
+    const { numbers, everyMs, clock } = this.#options;
     const lacking = this.#state.deficit(this.#time.now());
     const left = numbers.policies.list.map(
       (policy, i) => capacityOf(policy) * this.fraction - (lacking[i] ?? 0),
     );
-    const share = Math.min(1, this.fraction * weights.size);
-    if (this.#counting.look(clock.now(), everyMs, left, share)) this.demand.reprice();
+    if (this.#counting.look(clock.now(), everyMs, left)) this.demand.reprice();
   }
 
   /** Whether no caller or reservation waits. */

@@ -337,6 +337,19 @@ test("who asks only for permits of a day that is hardly used gets them beside a 
     await world.close();
   }));
 
+test("under a second and a minute a region that asks for little of the minute gets it, beside those that ask for too much", () =>
+  seeded(1, async () => {
+    const world = await open(["eu", "us", "asia"], 0.1, 1000, {
+      second: slidingWindow({ limit: 100, windowMs: 1000 }),
+      minute: slidingWindow({ limit: 600, windowMs: 60_000 }),
+    });
+    await world.clock.advance(130_000);
+    await busy(world, [2, 60, 40], 90_000);
+    const [eu = 0] = await busy(world, [2, 60, 40], 120_000);
+    assert.ok(eu > 210, `${eu} of 240`);
+    await world.close();
+  }));
+
 test("policies of different permits: tokens by the hundred do not make requests few", () =>
   seeded(1, async () => {
     const world = await open(["eu", "us", "asia"], 0.1, 1000, {
