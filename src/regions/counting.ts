@@ -27,7 +27,7 @@ const FADING = 0.9;
 const LEAST = 1 / 4;
 
 export class Counting {
-  readonly #numbers: Numbers;
+  #numbers: Numbers;
   /** Permits a ms of the whole limit, by policy; infinite for one that does not count. */
   #rates: readonly number[];
   /** How many permits of each policy were asked for since the last look; and how many a ms, of late at most. */
@@ -41,6 +41,12 @@ export class Counting {
     this.#asked = numbers.rates.map(() => 0);
     this.#speeds = numbers.rates.map(() => 0);
     this.#lookedMs = nowMs;
+  }
+
+  /** The same policies have other numbers; they count as before. */
+  renumber(numbers: Numbers): void {
+    this.#numbers = numbers;
+    this.#rates = numbers.rates.map((rate, i) => (this.#rates[i] === Infinity ? Infinity : rate));
   }
 
   asked(amount: readonly (number | undefined)[]): void {

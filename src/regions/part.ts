@@ -77,7 +77,7 @@ export class Part implements Validity, Clock {
   /** How many callers wait. */
   callers = 0;
   /** Undefined under one policy. */
-  #counting: Counting | undefined;
+  readonly #counting: Counting | undefined;
   /** How many calls the reserve has granted that it has not been charged for: see `Reserve.owes`. */
   byReserve = 0;
 
@@ -91,12 +91,7 @@ export class Part implements Validity, Clock {
     const state = openPolicyState(numbers.basePolicies, last, epoch);
     this.#state = new PartState(state, largest, reserve, this);
     this.demand = new Demand(everyMs, clock.now());
-    this.#count();
-  }
-
-  #count(): void {
-    const { numbers, clock } = this.#options;
-    this.#counting = numbers.rates.length > 1 ? new Counting(numbers, clock.now()) : undefined;
+    if (numbers.rates.length > 1) this.#counting = new Counting(numbers, clock.now());
   }
 
   now(): number {
@@ -347,7 +342,7 @@ export class Part implements Validity, Clock {
     const policies = this.#policiesOf(this.fraction);
     if (this.#queue !== undefined) this.#queue.resize(policies);
     else this.#state.resize(this.#time.now(), policies, this.#time.epoch);
-    this.#count();
+    this.#counting?.renumber(this.#options.numbers);
   }
 }
 

@@ -750,7 +750,7 @@ elsewhere("a caller that waits for a fair limiter leaves once when that is close
 elsewhere("limiters are closed while a combination waits for their store", async () => {
   for (const whenUnavailable of ["wait", "local", "throw"] as const) {
     const store = memoryStore();
-    const options = { whenUnavailable, instances: 1, timeoutMs: 20 };
+    const options = { whenUnavailable, instances: 1, timeoutMs: 500 };
     const limiters = ["a", "b"].map((name) => StoreLimiter.create(store, name, window(5), options));
     store.hang();
     const asked = failure(() => allOf(...limiters).decide());
