@@ -1,6 +1,7 @@
 /** What a message costs the home: its work and its bytes grow with the members, because a reply has a row for each. */
 import { Redis } from "ioredis";
-import { exchange, WHOLE, writeMessage } from "../../src/stores/ledger.ts";
+import { exchange, WHOLE } from "../../src/stores/ledger.ts";
+import { writeMessage } from "../../src/stores/ledger-text.ts";
 import { adapterOf } from "../../src/stores/redis/client.ts";
 import { redisLedger } from "../../src/stores/redis/redis-ledger.ts";
 import { startRedis } from "../../test/support/redis/server.ts";

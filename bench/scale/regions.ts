@@ -10,13 +10,8 @@
  */
 import { Demand, FIRST } from "../../src/regions/demand.ts";
 import { divide } from "../../src/regions/division.ts";
-import {
-  exchange,
-  type LedgerRecord,
-  readLedger,
-  WHOLE,
-  writeMessage,
-} from "../../src/stores/ledger.ts";
+import { exchange, WHOLE } from "../../src/stores/ledger.ts";
+import { type LedgerRecord, readLedger, writeMessage } from "../../src/stores/ledger-text.ts";
 import { Bucket, type MakeWay, type Way } from "./way.ts";
 import { randomFrom, STEP_MS, type World } from "./world.ts";
 

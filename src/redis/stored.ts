@@ -2,7 +2,8 @@
 import type { Policy } from "../algorithms/algorithm.ts";
 import { readPolicies } from "../algorithms/index.ts";
 import { failCheck } from "../ground/check.ts";
-import { readLedger, WHOLE } from "../stores/ledger.ts";
+import { WHOLE } from "../stores/ledger.ts";
+import { readLedger } from "../stores/ledger-text.ts";
 import { decodeState } from "../stores/state/bytes.ts";
 
 /** What a `RedisLimiter` or `RedisRateLimiter` has stored under its key. */

@@ -11,17 +11,18 @@
  * Example: while more than 4800 are left of the day, 80 a second are 0.8 of the limit; then they are 8 limits, which is as
  * much as all others together may have.
  *
- * Where it is inexact: a policy that counts does so until twice as much is left. A region whose part grows and shrinks with
- * that may count it in turns.
+ * Where it is inexact: a policy that counts does so until twice as much is left. If a part grows whenever the policy counts
+ * and shrinks whenever it does not, it may count in turns. And regions that ask for much can use up an hour or a day before
+ * the others have had an equal share of it.
  */
 import type { Amount } from "../ground/permits.ts";
 import type { Numbers } from "./numbers.ts";
 
-/** What lasts for so many intervals limits nobody soon. */
+/** A policy of which so much is left that it lasts for so many intervals is no limit soon. */
 const FAR = 60;
 /** A policy that is back after so many intervals always counts: what is left of it now says little. */
 const SHORT = 600;
-/** The most that was asked for at once counts for some looks more, by this factor less with each. */
+/** The speed at which a region has asked is remembered for some looks, and falls by this factor with each. */
 const FADING = 0.9;
 /** Looks are at least this part of an interval apart. */
 const LEAST = 1 / 4;
@@ -56,7 +57,7 @@ export class Counting {
 
   /** For how many ms the whole limit has to work for a request. */
   costOf(amount: Amount): number {
-    // who asks for none of the policies that count asks nevertheless
+    // a request that names none of the policies that count costs what it would if all counted
     return mostOf(amount, this.#rates) || mostOf(amount, this.#numbers.rates);
   }
 

@@ -8,7 +8,8 @@
  * each holds beyond its target. So nothing moves where no region would gain, and members that see the same rows do
  * not give more together than is lacking. What all hold beyond the pool is lacking, too.
  */
-import { type Row, sizeOf, WHOLE } from "../stores/ledger.ts";
+import { sizeOf, WHOLE } from "../stores/ledger.ts";
+import type { Row } from "../stores/ledger-text.ts";
 import { waterFill } from "./water-fill.ts";
 
 export interface Claimant {

@@ -9,7 +9,7 @@ import {
   type Released,
   readLedger,
   writeMessage,
-} from "../stores/ledger.ts";
+} from "../stores/ledger-text.ts";
 import { DRIFT } from "./numbers.ts";
 import type { MemberOptions } from "./part.ts";
 

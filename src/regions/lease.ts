@@ -3,7 +3,8 @@
  * serves has none.
  */
 import type { Clock } from "../ground/clock.ts";
-import { type LedgerMessage, type LedgerRecord, WHOLE } from "../stores/ledger.ts";
+import { WHOLE } from "../stores/ledger.ts";
+import type { LedgerMessage, LedgerRecord } from "../stores/ledger-text.ts";
 import { restOn } from "./numbers.ts";
 import type { Part } from "./part.ts";
 import { type Pieces, type Rest, RestingPieces } from "./resting.ts";
@@ -44,7 +45,7 @@ export class Lease {
   /** The last message. */
   number = 0;
   sentMs = 0;
-  /** Until when a row may last of which a message gave everything back that was not answered. */
+  /** A message that gave everything back was not answered: its row may last until then. */
   #rowUntilMs = -Infinity;
   /** Whether the home knows that this member has nothing and wants nothing. */
   isEmptied = false;

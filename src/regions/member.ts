@@ -18,7 +18,8 @@
  * each other at once, so that a part that is given moves on soon, and more are a third of an interval apart.
  */
 import type { Timer } from "../ground/clock.ts";
-import { type LedgerRecord, longestRest, sizeOf, WHOLE } from "../stores/ledger.ts";
+import { longestRest, sizeOf, WHOLE } from "../stores/ledger.ts";
+import type { LedgerRecord } from "../stores/ledger-text.ts";
 import { Alarm } from "./alarm.ts";
 import { FIRST } from "./demand.ts";
 import { divide, isLacked } from "./division.ts";

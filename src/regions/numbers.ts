@@ -52,17 +52,17 @@ export function restAsLong({ restsMs }: Numbers, before: Numbers): boolean {
 export function numbersOf(policies: PolicyList, base: number): Numbers {
   const { names, list } = policies;
   const basePolicies = { names, list: partsOf(list, Math.max(LEAST, base)) };
-  const known = list.map(horizonOf).filter(Number.isFinite);
+  const horizons = list.map(horizonOf);
   return {
     policies,
     basePolicies,
     lifetime: openPolicyState(basePolicies, 0, 0).lifetime(0),
     rates: list.map(rateOf),
-    horizons: list.map(horizonOf),
+    horizons,
     largest: list.map(largestOf),
     rests: list.some(hasInstants),
-    keepMs: Math.min(LONGEST_MS, restOn(Math.max(0, ...known))),
-    restsMs: list.filter(hasInstants).map(horizonOf),
+    keepMs: Math.min(LONGEST_MS, restOn(Math.max(0, ...horizons.filter(Number.isFinite)))),
+    restsMs: horizons.filter((_, i) => hasInstants(list[i] as Policy)),
     fits: 0,
   };
 }

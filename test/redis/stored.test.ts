@@ -3,7 +3,8 @@ import { readStored, readStoredLeases, readStoredParts } from "smooth-limiter/re
 import { casStore, StoreLimiter } from "smooth-limiter/store";
 import * as assert from "uvu/assert";
 import { writePolicies } from "../../src/algorithms/index.ts";
-import { exchange, WHOLE, writeMessage } from "../../src/stores/ledger.ts";
+import { exchange, WHOLE } from "../../src/stores/ledger.ts";
+import { writeMessage } from "../../src/stores/ledger-text.ts";
 import { encodeState, UNIT } from "../../src/stores/state/bytes.ts";
 import { suite } from "../support/suite.ts";
 

@@ -1,7 +1,8 @@
 import fc from "fast-check";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
-import { exchange, type LedgerMessage, readLedger, writeMessage } from "../../src/stores/ledger.ts";
+import { exchange } from "../../src/stores/ledger.ts";
+import { type LedgerMessage, readLedger, writeMessage } from "../../src/stores/ledger-text.ts";
 import { ledgerScript } from "../../src/stores/redis/scripts.ts";
 import { freshUrl } from "../support/redis/server.ts";
 import { progress, runs, suite } from "../support/suite.ts";
