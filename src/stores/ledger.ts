@@ -24,7 +24,8 @@
  * A reply may be lost. What it has brought is a gift again if the member's next message answers an earlier one: no permit
  * of it can have been used. A message may be lost, or only its reply. So a member says what it has released in each message
  * until a reply comes, with the number of the message that said so first; the ledger uses what is later than the row. If
- * no reply has reached a member for a lease, although its messages arrive, nothing is kept for it until one does.
+ * no reply has reached a member for a lease, although its messages arrive, nothing is kept for it until one does; if none
+ * of its messages has come for a lease either, the first that comes counts.
  *
  * `fresh` counts parts of which no permit was used, so that their next holder may use their burst at once. All others
  * start empty with their next holder. Free parts are fresh again when what was used of them is back: until then they rest.
@@ -158,7 +159,7 @@ export function exchange(
     if (restMs > 0 && (group.parts > 0 || isLast)) rest(group.parts, restMs);
   }
   const others: Row[] = [];
-  let me: Row = { ...NOTHING, id, region, number: 0, lapse: 0, keepMs: 0, heard: now };
+  let me: Row = { ...NOTHING, id, region, number: 0, lapse: now, keepMs: 0, heard: now };
   // if the ledger has forgotten something, this lease may have been renewed until the ledger opens
   const restMsOf = (row: Row) => Math.max(Math.min(row.lapse, now) + longest, closed + keep) - now;
   let lapsed = was.rows.length - live.length;
@@ -216,9 +217,9 @@ export function exchange(
   const mayReclaim = isKnown && deafMs <= Math.max(0, keep - 2 * gap);
   const isReclaimed = mayReclaim && claim <= me.held && countOf(others) + claim <= pool;
   const held = said > 0 || !isReclaimed ? said : claim;
-  // if a message does not say how long a part rests: a member that hears nothing has used none since its lease ended
-  const unusedMs = answered > 0 ? Math.max(0, deafMs) : 0;
-  const ownRestMs = Math.max(longest - unusedMs, closed + keep - now);
+  // if a message does not say how long a part rests: it was not used since its lease ended, or that of a reply that came
+  const unusedMs = answered > 0 ? deafMs : now - me.lapse;
+  const ownRestMs = Math.max(longest - Math.max(0, unusedMs), closed + keep - now);
   if (answered === 0 && held === 0 && me.held + me.gift > 0) {
     // it does not know this row
     release(me.held + me.gift, ownRestMs);
@@ -247,7 +248,8 @@ export function exchange(
   const isDue = waited >= gap;
   const usedBefore = usedOf(me);
   // what it does not want any more is free, and so is what it would not learn of
-  const wants = deafMs > 0 ? 0 : want;
+  const isDeaf = deafMs > 0 && me.lapse > now;
+  const wants = isDeaf ? 0 : want;
   const wanted = Math.max(0, wants - held);
   const got = Math.min(wanted, me.gift + (isDue ? me.promised : 0));
   const gotFresh = Math.min(got, me.giftFresh + (isDue ? me.promisedFresh : 0));
@@ -255,7 +257,7 @@ export function exchange(
   me.promisedFresh = Math.min(me.promised, me.promisedFresh);
   const usedBack = usedBefore - (got - gotFresh) - (me.promised - me.promisedFresh);
   Object.assign(me, { number, held: held + got, want: wants, lapse: now + lease });
-  Object.assign(me, { gift: 0, giftFresh: 0, keepMs: ownKeep, demand: deafMs > 0 ? 0 : demand });
+  Object.assign(me, { gift: 0, giftFresh: 0, keepMs: ownKeep, demand: isDeaf ? 0 : demand });
   Object.assign(me, { brought: got, broughtFresh: gotFresh });
   restOn(usedBack);
 

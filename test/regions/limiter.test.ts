@@ -370,6 +370,28 @@ test("a home that hangs is an outage, and its late messages do not close the led
   assert.ok(limiter.fraction > 0.9, String(limiter.fraction));
 });
 
+test("three intervals after an outage all regions have their parts again", async () => {
+  const clock = new FakeClock();
+  const home = memoryStore({ clock });
+  const limiters = REGIONS.map((region) =>
+    RegionalLimiter.create("limit", bucket, { home, clock, region, regions: REGIONS }),
+  );
+  const call = async (ms: number) => {
+    for (let t = 0; t < ms; t += 10) {
+      for (const limiter of limiters) await granted(limiter, 5);
+      await clock.advance(10);
+    }
+  };
+  await call(15_000);
+  home.fail();
+  await call(8000);
+  home.recover();
+  await call(3000);
+  for (const { fraction } of limiters)
+    assert.ok(Math.abs(fraction - 1 / 3) < 0.01, String(fraction));
+  for (const limiter of limiters) await limiter.close();
+});
+
 test("a look is no demand", async () => {
   const world = new World(bucket, { regions: REGIONS });
   const [eu] = world.regions;

@@ -713,6 +713,17 @@ test("who has heard no reply for a lease is kept nothing for, and is given what 
   }
 });
 
+test("after an outage the first message of a member counts, although it does not answer the last one", () => {
+  for (const rests of [0, 1]) {
+    const ledger = new Ledger();
+    ledger.say("a", { want: 90, demand: 90, rests });
+    ledger.now += 2 * LEASE_MS;
+    ledger.say("a", { want: 90, demand: 80, rests, answered: 0 });
+    const { want, demand, promised } = ledger.row("a") ?? {};
+    assert.equal([want, demand, promised], [90, 80, 90]);
+  }
+});
+
 test("what was used up is kept for a member that is deaf for as long as for one that is away", () => {
   for (const [forMs, held] of [
     [KEEP_MS / 2, 60],
@@ -804,6 +815,19 @@ test("a member that has heard one reply, used what it brought, and begins anew a
   ledger.say("a", { answered: 0, want: 90, rests: 1, released: [] });
   const { resting } = readLedger(ledger.text ?? "");
   assert.ok(ledger.now + (resting.at(-1)?.restMs ?? 0) >= usedMs + KEEP_MS);
+});
+
+test("what a member had that begins anew rests from the end of its lease, not from then on", () => {
+  const { ledger } = cutOff();
+  const endMs = ledger.row("a")?.lapse ?? 0;
+  ledger.now = endMs + KEEP_MS / 2;
+  ledger.say("a", { answered: 0, want: 90, rests: 1, released: [] });
+  const { resting } = readLedger(ledger.text ?? "");
+  const freshMs = ledger.now + (resting.at(-1)?.restMs ?? 0);
+  assert.ok(
+    freshMs >= endMs + KEEP_MS && freshMs <= endMs + KEEP_MS + 3 * GAP_MS,
+    `${freshMs - endMs}`,
+  );
 });
 
 test("what rests for a second does so beside what rests for a day", () => {

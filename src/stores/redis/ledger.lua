@@ -179,8 +179,8 @@ local is_known = answered > 0 and answered <= known and since <= created and now
 local deaf = now - me[15] - lease
 local is_reclaimed = is_known and deaf <= math.max(0, keep - 2 * gap) and claim <= me[4] and kept + claim <= pool
 local held = (said > 0 or not is_reclaimed) and said or claim
-local unused = answered > 0 and math.max(0, deaf) or 0
-local own_rest = math.max(longest - unused, closed + keep - now)
+local unused = answered > 0 and deaf or now - me[11]
+local own_rest = math.max(longest - math.max(0, unused), closed + keep - now)
 if answered == 0 and held == 0 and me[4] + me[5] > 0 then
   release(me[4] + me[5], own_rest)
   me[4], me[5], me[6] = 0, 0, 0
@@ -202,12 +202,13 @@ if #resting == 0 then
 end
 local due = waited >= gap
 local used_before = used_of(me)
-local wants = deaf > 0 and 0 or want
+local is_deaf = deaf > 0 and me[11] > now
+local wants = is_deaf and 0 or want
 local wanted = math.max(0, wants - held)
 local got = math.min(wanted, me[5] + (due and me[7] or 0))
 local got_fresh = math.min(got, me[6] + (due and me[8] or 0))
 me[3], me[4], me[5], me[6] = number, held + got, 0, 0
-me[9], me[10], me[11], me[12] = wants, deaf > 0 and 0 or demand, now + lease, own_keep
+me[9], me[10], me[11], me[12] = wants, is_deaf and 0 or demand, now + lease, own_keep
 me[7] = due and 0 or math.min(wanted - got, me[7])
 me[8] = math.min(me[7], me[8])
 me[13], me[14] = got, got_fresh
