@@ -64,11 +64,11 @@ export class Lease {
   /** What is promised to it, and since when; undefined: nothing is. */
   promised = 0;
   promisedMs: number | undefined;
-  /** The number of the last message in its row, and when that was sent. */
+  /** The number of the last message in its row, and when the lease ends that this asked for. */
   answered = 0;
-  rowMs = 0;
-  /** What the member used then counts for no longer. */
-  rowKeepMs = 0;
+  endMs = 0;
+  /** For so long the home keeps its parts then: afterwards they are fresh for all. */
+  keptMs = 0;
   rows: LedgerRecord["rows"] = [];
   /** How many pieces nobody can use within two intervals, since they rest at the home. */
   restingAtHome = 0;
@@ -136,7 +136,7 @@ export class Lease {
   giveUp(): void {
     this.claimed(0);
     this.change(this.held, 0, 0);
-    for (const { count, freshMs } of this.#resting.take()) this.#release(count, freshMs);
+    this.#releaseResting();
     this.most = Infinity;
     this.held = 0;
     this.part.lapseMs = Infinity;
@@ -171,19 +171,24 @@ export class Lease {
     this.#claim = 0;
   }
 
+  /** Forgets what is promised when its row is over, and claims no longer than the home keeps its parts: they are fresh then. */
+  expire(now: number): void {
+    if (now >= this.endMs) this.#forgetPromise();
+    if (now < this.endMs + this.keptMs || this.#claim === 0) return;
+    this.#claim = 0;
+    this.#releaseResting();
+  }
+
   /** Returns what the next message says, which has this number. @param leaseMs how long a row lasts */
   report(number: number, now: number, leaseMs: number): Report {
     this.isEmptied = false;
-    // afterwards its parts are fresh for all
-    const isKept = now < this.rowMs + leaseMs + this.rowKeepMs;
-    if (!isKept) this.claimed(0);
     const isEmpty = this.held + this.want + this.#claim === 0;
     if (isEmpty && this.#rowUntilMs === -Infinity) this.#rowUntilMs = now + leaseMs;
     // whether the home has a row of it is not known any more: it begins anew, claims nothing of it and misses none
     if (!isEmpty && this.#rowUntilMs > -Infinity) this.#begin();
     for (const pieces of this.#released) pieces.number ||= number;
     return {
-      answered: isKept ? this.answered : 0,
+      answered: now < this.endMs + this.keptMs ? this.answered : 0,
       claim: this.#claim,
       released: this.#released.map(({ number, count, freshMs }) => {
         return { number, parts: count, restMs: freshMs > now ? restOn(freshMs - now) : 0 };
@@ -194,6 +199,10 @@ export class Lease {
   #begin(): void {
     this.#rowUntilMs = -Infinity;
     this.answered = 0;
+    this.#forgetPromise();
+  }
+
+  #forgetPromise(): void {
     this.promised = 0;
     this.promisedMs = undefined;
   }
@@ -219,6 +228,10 @@ export class Lease {
   #release(count: number, freshMs: number): void {
     if (count === 0) return;
     this.#released.push({ count, freshMs, number: 0 });
+  }
+
+  #releaseResting(): void {
+    for (const { count, freshMs } of this.#resting.take()) this.#release(count, freshMs);
   }
 
   /** How many pieces rest here then. */

@@ -259,6 +259,7 @@ export class Member {
       return;
     }
     lease.want = 0;
+    lease.expire(now);
     if (lease.idle >= IDLE_INTERVALS) {
       // while others lack it, what rests here goes to them as it becomes fresh
       if (isLacked(lease.rows, this.#home.id) && !lease.isClaiming) lease.change(lease.held, 0, 0);
@@ -403,9 +404,10 @@ export class Member {
       const own = record.rows.find(({ id }) => id === this.#home.id);
       const { number = 0, promised = 0, keepMs = 0 } = own ?? {};
       lease.answered = number;
-      lease.rowMs = sentMs;
-      lease.rowKeepMs = keepMs;
-      const wasDue = waitedMs(lease, sentMs) >= gapMs(this.#options);
+      const gap = gapMs(this.#options);
+      lease.endMs = sentMs + leaseMs;
+      lease.keptMs = keepMs + 2 * gap;
+      const wasDue = waitedMs(lease, sentMs) >= gap;
       if (promised === 0) lease.promisedMs = undefined;
       else if (wasDue || promised > lease.promised) lease.promisedMs = sentMs;
       lease.promised = promised;

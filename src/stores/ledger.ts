@@ -24,8 +24,8 @@
  * A reply may be lost. What it has brought is a gift again if the member's next message answers an earlier one: no permit
  * of it can have been used. A message may be lost, or only its reply. So a member says what it has released in each message
  * until a reply comes, with the number of the message that said so first; the ledger uses what is later than the row. If
- * no reply has reached a member for a lease, although its messages arrive, nothing is kept for it until one does; if none
- * of its messages has come for a lease either, the first that comes counts.
+ * no reply has reached a member for a lease, although its messages arrive, nothing is kept for it until one does. If its
+ * messages did not come either, the first that comes counts.
  *
  * `fresh` counts parts of which no permit was used, so that their next holder may use their burst at once. All others
  * start empty with their next holder. Free parts are fresh again when what was used of them is back: until then they rest.
@@ -159,7 +159,7 @@ export function exchange(
     if (restMs > 0 && (group.parts > 0 || isLast)) rest(group.parts, restMs);
   }
   const others: Row[] = [];
-  let me: Row = { ...NOTHING, id, region, number: 0, lapse: now, keepMs: 0, heard: now };
+  let me: Row = { ...NOTHING, id, region, number: 0, lapse: 0, keepMs: 0, heard: now };
   // if the ledger has forgotten something, this lease may have been renewed until the ledger opens
   const restMsOf = (row: Row) => Math.max(Math.min(row.lapse, now) + longest, closed + keep) - now;
   let lapsed = was.rows.length - live.length;
@@ -214,17 +214,15 @@ export function exchange(
   const isKnown = answered > 0 && answered <= me.number && since <= created && now >= closed;
   const deafMs = now - me.heard - lease;
   // sooner than the member gives up: a member that begins anew does not say since when it hears nothing
-  const mayReclaim = isKnown && deafMs <= Math.max(0, keep - 2 * gap);
+  const mayReclaim = isKnown && deafMs <= keep;
   const isReclaimed = mayReclaim && claim <= me.held && countOf(others) + claim <= pool;
   const held = said > 0 || !isReclaimed ? said : claim;
-  // if a message does not say how long a part rests: it was not used since its lease ended, or that of a reply that came
-  const unusedMs = answered > 0 ? deafMs : now - me.lapse;
-  const ownRestMs = Math.max(longest - Math.max(0, unusedMs), closed + keep - now);
-  if (answered === 0 && held === 0 && me.held + me.gift > 0) {
-    // it does not know this row
-    release(me.held + me.gift, ownRestMs);
-    me = { ...me, held: 0, gift: 0, giftFresh: 0 };
-  }
+  // if a message does not say how long a part rests: a member that hears nothing has used none since its lease ended
+  const unusedMs = answered > 0 ? Math.max(0, deafMs) : 0;
+  const ownRestMs = Math.max(longest - unusedMs, closed + keep - now);
+  const isNew = answered === 0 && held === 0;
+  // what a row has that its member does not know any more
+  if (isNew) me = { ...me, held: me.held + me.gift, gift: 0, giftFresh: 0 };
 
   const rows = [...others, me];
   const hasForgotten = isOlder || held > me.held || since > created;
@@ -248,7 +246,8 @@ export function exchange(
   const isDue = waited >= gap;
   const usedBefore = usedOf(me);
   // what it does not want any more is free, and so is what it would not learn of
-  const isDeaf = deafMs > 0 && me.lapse > now;
+  // after its row was over: if it was so before
+  const isDeaf = deafMs > 0 && me.lapse > Math.min(now, me.heard + 2 * lease);
   const wants = isDeaf ? 0 : want;
   const wanted = Math.max(0, wants - held);
   const got = Math.min(wanted, me.gift + (isDue ? me.promised : 0));
@@ -269,7 +268,7 @@ export function exchange(
   const unsaid = Math.max(0, released - freed - usedUp);
   if (unsaid > 0 && ownRestMs > 0) used.push({ parts: unsaid, restMs: ownRestMs });
   used.sort((a, b) => b.restMs - a.restMs);
-  for (const row of isOpen ? others : []) {
+  for (const row of isOpen && !isNew ? others : []) {
     const lack = row.want - row.held - row.gift - row.promised;
     // where parts rest, used ones are of no use to it, and rest at the ledger for as long as each of them has to
     const given = Math.max(0, Math.min(lack, rests > 0 ? leftFresh : left));

@@ -371,8 +371,10 @@ test("Redis unavailable: errors in time, leases lost when they may have lapsed, 
   assert.instance(signal.reason, LeaseLostError);
   assert.ok(performance.now() - start < 10 * LEASE_MS);
   server.resume();
-  await until("all places", async () => (await limiter.peek()).active === 0);
-  const leases = [await limiter.acquire(), await limiter.acquire()];
+  // on a busy machine an answer may take longer than 300 ms
+  const patient = bench.limiter(2, { leaseMs: LEASE_MS });
+  await until("all places", async () => (await patient.peek()).active === 0);
+  const leases = [await patient.acquire(), await patient.acquire()];
   for (const lease of leases) await lease.release();
 });
 

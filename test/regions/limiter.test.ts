@@ -6,6 +6,7 @@ import {
   PermitsExceedCapacityError,
   type Policies,
   type QueueFullError,
+  slidingLog,
   smoothBursty,
   smoothWarmingUp,
   tokenBucket,
@@ -370,27 +371,35 @@ test("a home that hangs is an outage, and its late messages do not close the led
   assert.ok(limiter.fraction > 0.9, String(limiter.fraction));
 });
 
-test("three intervals after an outage all regions have their parts again", async () => {
-  const clock = new FakeClock();
-  const home = memoryStore({ clock });
-  const limiters = REGIONS.map((region) =>
-    RegionalLimiter.create("limit", bucket, { home, clock, region, regions: REGIONS }),
-  );
-  const call = async (ms: number) => {
-    for (let t = 0; t < ms; t += 10) {
-      for (const limiter of limiters) await granted(limiter, 5);
-      await clock.advance(10);
-    }
-  };
-  await call(15_000);
-  home.fail();
-  await call(8000);
-  home.recover();
-  await call(3000);
-  for (const { fraction } of limiters)
-    assert.ok(Math.abs(fraction - 1 / 3) < 0.01, String(fraction));
-  for (const limiter of limiters) await limiter.close();
-});
+const outages: Record<string, [policy: Policies, backMs: number]> = {
+  "a bucket": [bucket, 3000],
+  "a window of 1 s": [fixedWindow({ limit: 300, windowMs: 1000 }), 4500],
+  "a log of 5 s": [slidingLog({ limit: 1500, windowMs: 5000 }), 4500],
+};
+
+for (const [name, [policy, backMs]] of Object.entries(outages))
+  for (const awayMs of [5500, 8000, 10_000, 12_000])
+    test(`${name}: ${backMs} ms after an outage of ${awayMs} ms all regions have their parts again`, async () => {
+      const clock = new FakeClock();
+      const home = memoryStore({ clock });
+      const limiters = REGIONS.map((region) =>
+        RegionalLimiter.create("limit", policy, { home, clock, region, regions: REGIONS }),
+      );
+      const call = async (ms: number) => {
+        for (let t = 0; t < ms; t += 20) {
+          for (const limiter of limiters) await granted(limiter, 8);
+          await clock.advance(20);
+        }
+      };
+      await call(20_000);
+      home.fail();
+      await call(awayMs);
+      home.recover();
+      await call(backMs);
+      for (const { fraction } of limiters)
+        assert.ok(Math.abs(fraction - 1 / 3) < 0.01, String(fraction));
+      for (const limiter of limiters) await limiter.close();
+    });
 
 test("a look is no demand", async () => {
   const world = new World(bucket, { regions: REGIONS });

@@ -122,6 +122,28 @@ async function used() {
   return { home, eu, lost, untilIdle };
 }
 
+test("after an outage longer than a lease nobody has waited: the home may have gone back to a promise", async () => {
+  const home = new Home();
+  const eu = home.open();
+  const waited = () => home.sent.filter((sent) => !isRoot(sent)).map(({ message }) => message[9]);
+  await eu.peek();
+  await home.clock.advance(10_000);
+  // it has just learned what is promised to it
+  await ask(home.clock, [eu], 5000, () => waited().includes("333"));
+  home.before = () => Promise.reject(new Error("away"));
+  const before = waited().length;
+  await ask(home.clock, [eu], 4000);
+  assert.ok(
+    waited()
+      .slice(before)
+      .map(Number)
+      .every((ms) => ms > 0),
+  );
+  await ask(home.clock, [eu], 4000);
+  assert.is(waited().at(-1), "0");
+  await end(home, eu);
+});
+
 test("what was released is said with the number of one message until a reply comes, and then no more", async () => {
   const home = new Home();
   const [eu, us] = ["eu", "us"].map((region) => home.open(region, { regions: ["eu", "us"] }));

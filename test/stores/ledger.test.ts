@@ -724,6 +724,17 @@ test("after an outage the first message of a member counts, although it does not
   }
 });
 
+test("who is deaf and sends few messages is kept nothing for, but once", () => {
+  const ledger = new Ledger();
+  ledger.say("a", { want: 90, demand: 90 });
+  const promised = [1, 2, 3, 4].map(() => {
+    ledger.now += 2 * LEASE_MS;
+    ledger.say("a", { want: 90, demand: 90, answered: 0 });
+    return ledger.row("a")?.promised;
+  });
+  assert.equal(promised, [90, 0, 0, 0]);
+});
+
 test("what was used up is kept for a member that is deaf for as long as for one that is away", () => {
   for (const [forMs, held] of [
     [KEEP_MS / 2, 60],
@@ -794,7 +805,7 @@ test("what a deaf member has had rests from the end of its lease, like that of a
   const { ledger, claim } = cutOff();
   const answered = ledger.row("a")?.number ?? 0;
   const heardMs = ledger.now;
-  for (; ledger.now < heardMs + LEASE_MS + KEEP_MS; ledger.now += GAP_MS)
+  for (; ledger.now <= heardMs + LEASE_MS + KEEP_MS + GAP_MS; ledger.now += GAP_MS)
     claim(60, { answered, released: [] });
   const { resting } = readLedger(ledger.text ?? "");
   assert.is(ledger.row("a")?.held, 0);
@@ -817,17 +828,18 @@ test("a member that has heard one reply, used what it brought, and begins anew a
   assert.ok(ledger.now + (resting.at(-1)?.restMs ?? 0) >= usedMs + KEEP_MS);
 });
 
-test("what a member had that begins anew rests from the end of its lease, not from then on", () => {
+test("what a member that begins anew has released is fresh when it says, and not handed on", () => {
   const { ledger } = cutOff();
-  const endMs = ledger.row("a")?.lapse ?? 0;
-  ledger.now = endMs + KEEP_MS / 2;
-  ledger.say("a", { answered: 0, want: 90, rests: 1, released: [] });
+  const number = (ledger.row("a")?.number ?? 0) + 1;
+  const released = [{ number, parts: 50, restMs: 0 }];
+  ledger.say("a", { answered: 0, want: 90, rests: 1, released });
+  const { held, promised, promisedFresh } = ledger.row("a") ?? {};
+  assert.equal([held, promised, promisedFresh], [0, 50, 50]);
+  assert.is(ledger.row("b")?.gift, 0);
+  // of the other ten it says nothing
   const { resting } = readLedger(ledger.text ?? "");
-  const freshMs = ledger.now + (resting.at(-1)?.restMs ?? 0);
-  assert.ok(
-    freshMs >= endMs + KEEP_MS && freshMs <= endMs + KEEP_MS + 3 * GAP_MS,
-    `${freshMs - endMs}`,
-  );
+  assert.is(resting.at(-1)?.parts, 10);
+  assert.ok((resting.at(-1)?.restMs ?? 0) >= KEEP_MS);
 });
 
 test("what rests for a second does so beside what rests for a day", () => {

@@ -177,13 +177,13 @@ else
 end
 local is_known = answered > 0 and answered <= known and since <= created and now >= closed
 local deaf = now - me[15] - lease
-local is_reclaimed = is_known and deaf <= math.max(0, keep - 2 * gap) and claim <= me[4] and kept + claim <= pool
+local is_reclaimed = is_known and deaf <= keep and claim <= me[4] and kept + claim <= pool
 local held = (said > 0 or not is_reclaimed) and said or claim
-local unused = answered > 0 and deaf or now - me[11]
-local own_rest = math.max(longest - math.max(0, unused), closed + keep - now)
-if answered == 0 and held == 0 and me[4] + me[5] > 0 then
-  release(me[4] + me[5], own_rest)
-  me[4], me[5], me[6] = 0, 0, 0
+local unused = answered > 0 and math.max(0, deaf) or 0
+local own_rest = math.max(longest - unused, closed + keep - now)
+local is_new = answered == 0 and held == 0
+if is_new then
+  me[4], me[5], me[6] = me[4] + me[5], 0, 0
 end
 others[#others + 1] = me
 
@@ -202,7 +202,7 @@ if #resting == 0 then
 end
 local due = waited >= gap
 local used_before = used_of(me)
-local is_deaf = deaf > 0 and me[11] > now
+local is_deaf = deaf > 0 and me[11] > math.min(now, me[15] + 2 * lease)
 local wants = is_deaf and 0 or want
 local wanted = math.max(0, wants - held)
 local got = math.min(wanted, me[5] + (due and me[7] or 0))
@@ -226,7 +226,7 @@ table.sort(used, function(a, b)
   return a[2] > b[2]
 end)
 for _, row in ipairs(others) do
-  if open and row ~= me then
+  if open and not is_new and row ~= me then
     local given = math.max(0, math.min(row[9] - row[4] - row[5] - row[7], rests > 0 and left_fresh or left))
     local given_fresh = math.min(left_fresh, given)
     row[5], row[6] = row[5] + given, row[6] + given_fresh
