@@ -10,6 +10,11 @@
  * Example: the estimate is 100 requests in an interval. 73 to 132 are chance: after 112 it becomes 101.8. Then come 200: it
  * becomes 200. If 5 are expected, 1 to 14 are chance; if none is, up to 4.
  *
+ * Counts that are all greater than the estimate, one after the other, or all less, are looked at together, too, beside the
+ * estimate before the first of them (as in a CUSUM chart: Page 1954). If chance does not explain their sum, their average
+ * replaces the estimate. Example: 40, and then four times 28 in half an interval. None of them says that the demand has
+ * changed, but 112 instead of 80 do: it becomes 56.
+ *
  * Where an interval has room for few requests, counts of it say nothing. The estimate is then an average over the time of
  * `MEMORY` requests of this member, with weights that fall exponentially.
  *
@@ -57,6 +62,12 @@ const HARDLY_ANY = 0.25;
 /** Where demands are divided, pieces are rounded off. */
 const ROUNDED_OFF = 3;
 
+/** Counts that differ from the estimate in the same direction, added up; and the estimate before them. */
+interface Trend extends Count {
+  readonly from: number;
+}
+const NO_TREND: Trend = { asked: 0, elapsedMs: 0, from: 0 };
+
 export class Demand {
   readonly #everyMs: number;
   /** Since others were told of it first. */
@@ -81,6 +92,7 @@ export class Demand {
   /** For how long no request has come, as far as that was measured, and how long none may where they are few. */
   #silentMs = 0;
   #patienceMs = 0;
+  #trend = NO_TREND;
 
   constructor(everyMs: number, now: number) {
     this.#everyMs = everyMs;
@@ -161,9 +173,13 @@ export class Demand {
     this.#cost = this.#isOld ? cost : Math.max(cost, this.#cost + CALM * (cost - this.#cost));
     const before = this.#estimate;
     const count = this.#count(now);
-    const isChance = !this.#isOld && this.#isChance(count);
+    const trend = this.#trendWith(count, now);
+    const isNew = this.#isOld || !this.#isChance(count, before);
+    const isChance = !isNew && this.#isChance(trend, trend.from);
     if (this.#requests > 0) this.#isOld = false;
-    this.#estimate = isChance ? this.#averaged(count) : Math.min(MOST, newest(count));
+    const changed = newest(isNew ? count : trend);
+    this.#estimate = isChance ? this.#averaged(count) : Math.min(MOST, changed);
+    this.#trend = isChance ? trend : NO_TREND;
     if (!isChance && this.#areFew) this.#estimate = Math.min(MOST_OF_FEW, this.#estimate);
     this.#silentMs += elapsed;
     if (this.#requests > 0) {
@@ -205,9 +221,18 @@ export class Demand {
     return this.#estimate + CALM * (Math.min(MOST, newest(count)) - this.#estimate);
   }
 
+  #trendWith(count: Count, now: number): Trend {
+    const { asked, elapsedMs, from } = this.#trend;
+    const isMore = newest(count) > this.#estimate;
+    const goesOn = elapsedMs > 0 && isMore === asked > from * elapsedMs;
+    // counts of bursts may have the same one in them, and where requests are few the estimate is an average already
+    if (!goesOn || this.#areFew || this.isBursty(now)) return { ...count, from: this.#estimate };
+    return { asked: asked + count.asked, elapsedMs: elapsedMs + count.elapsedMs, from };
+  }
+
   /** Whether chance explains what is new. */
-  #isChance(count: Count): boolean {
-    const [requests = 0, expected = 0] = [newest(count), this.#estimate].map(
+  #isChance(count: Count, estimate: number): boolean {
+    const [requests = 0, expected = 0] = [newest(count), estimate].map(
       (demand) => (Math.min(MOST, demand) * count.elapsedMs) / this.#cost,
     );
     const deviations = 2 * Math.abs(Math.sqrt(requests + 3 / 8) - Math.sqrt(expected + 3 / 8));

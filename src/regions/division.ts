@@ -21,7 +21,7 @@ export interface Claimant {
 /** Changes by less than this factor of the part are not worth a message. */
 const NOTICEABLE = 0.01;
 /** Unless another member lacks this factor of its own. */
-const MUCH = 0.1;
+const MUCH = 0.02;
 
 /**
  * @param me this member; its own row may be older, or absent

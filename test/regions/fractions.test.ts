@@ -434,6 +434,28 @@ test("few requests: what chance does not explain is believed at once, what it do
   }
 });
 
+test("counts that are all greater, or all less, tell together what none of them tells alone", () => {
+  // requests in half an interval; each costs a hundredth of the limit
+  const counts: Record<string, [counts: readonly number[], expected: number]> = {
+    "to and fro": [[28, 12, 28, 12, 28, 12, 28, 12], 39],
+    more: [[28, 28, 28, 28], 56],
+    less: [[12, 12, 12, 12], 24],
+  };
+  for (const [name, [requests, expected]] of Object.entries(counts)) {
+    const demand = new Demand(1000, 0);
+    demand.asked(400, 0, 40);
+    let now = 1000;
+    demand.measure(now);
+    for (const count of requests) {
+      demand.asked(count * 10, 0, count);
+      now += 500;
+      demand.measure(now);
+    }
+    const estimate = demand.value / 1e7;
+    assert.ok(Math.abs(estimate - expected) < 1, `${name}: ${estimate}`);
+  }
+});
+
 test("what few callers wait for is bounded like other demand, and what a request needs counts for more", () => {
   const demand = new Demand(1000, 0);
   demand.asked(200, 0.7);
