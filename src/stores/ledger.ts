@@ -246,15 +246,15 @@ export function exchange(
   const isDue = waited >= gap;
   const usedBefore = usedOf(me);
   // what it does not want any more is free, and so is what it would not learn of
-  // after its row was over: if it was so before
-  const isDeaf = deafMs > 0 && me.lapse > Math.min(now, me.heard + 2 * lease);
-  const wants = isDeaf ? 0 : want;
-  const wanted = Math.max(0, wants - held);
+  const wanted = Math.max(0, (deafMs > 0 ? 0 : want) - held);
   const got = Math.min(wanted, me.gift + (isDue ? me.promised : 0));
   const gotFresh = Math.min(got, me.giftFresh + (isDue ? me.promisedFresh : 0));
   me.promised = isDue ? 0 : Math.min(wanted - got, me.promised);
   me.promisedFresh = Math.min(me.promised, me.promisedFresh);
   const usedBack = usedBefore - (got - gotFresh) - (me.promised - me.promisedFresh);
+  // after its row was over: if it was so before
+  const isDeaf = deafMs > 0 && me.lapse > Math.min(now, me.heard + 2 * lease);
+  const wants = isDeaf ? 0 : want;
   Object.assign(me, { number, held: held + got, want: wants, lapse: now + lease });
   Object.assign(me, { gift: 0, giftFresh: 0, keepMs: ownKeep, demand: isDeaf ? 0 : demand });
   Object.assign(me, { brought: got, broughtFresh: gotFresh });

@@ -1,9 +1,11 @@
 /** The reserve in a region's Redis, on a real server: one limit of every algorithm for two processes. */
+import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { algorithms } from "../../src/algorithms/index.ts";
 import {
+  diagnostics,
   fixedWindow,
   gcra,
   leakyBucket,
@@ -96,6 +98,27 @@ test("several policies: the reserve of each is in Redis", async () => {
   }
   assert.equal(answers, [true, true, true, true, true, ...Array(7).fill(false)]);
   await Promise.all(limiters.map((limiter) => limiter.close()));
+});
+
+test("without rights to the keys of its parts an outage names all of them", async () => {
+  const rights = ["~l:parts%regions", "+eval", "+evalsha", "+get", "+set", "+time"];
+  await redis.acl("SETUSER", "root", "on", ">secret", ...rights);
+  const url = server.url.replace("//", "//root:secret@");
+  const client = new Redis(url, { enableReadyCheck: false });
+  const policy = tokenBucket({ capacity: 80, refill: 80, everyMs: 1000 });
+  const options = { home: client, region: "eu", regions: ["eu", "us"], everyMs: 200 };
+  const limiter = RegionalLimiter.create("parts", policy, options);
+  const causes: string[] = [];
+  const note = ({ cause }: { cause?: unknown }) => causes.push(String(cause));
+  diagnostics.unavailable.subscribe(note);
+  for (let i = 0; causes.length === 0 && i < 1000; i++) {
+    await limiter.tryAcquire();
+    await sleep(10);
+  }
+  diagnostics.unavailable.unsubscribe(note);
+  assert.match(causes[0] ?? "", / on "l:parts%regions\*"/);
+  await limiter.close();
+  client.disconnect();
 });
 
 test.run();

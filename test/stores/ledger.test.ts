@@ -724,6 +724,17 @@ test("after an outage the first message of a member counts, although it does not
   }
 });
 
+test("what a reply has brought that was lost before an outage is promised anew: the ledger may have gone back since", () => {
+  const ledger = new Ledger();
+  ledger.say("a", { want: 90, rests: 1 });
+  ledger.now += GAP_MS;
+  assert.is(ledger.say("a", { want: 90, rests: 1 }).held, 90);
+  const answered = (ledger.row("a")?.number ?? 0) - 1;
+  ledger.now += LEASE_MS + GAP_MS;
+  assert.is(ledger.say("a", { want: 90, rests: 1, answered, waitedMs: 0 }).held, 0);
+  assert.is(ledger.row("a")?.promised, 90);
+});
+
 test("who is deaf and sends few messages is kept nothing for, but once", () => {
   const ledger = new Ledger();
   ledger.say("a", { want: 90, demand: 90 });

@@ -23,6 +23,7 @@ export const LEASES: Kept = {
 
 /**
  * @param keys the keys that were passed to the script
+ * @param needed those to which its user needs rights, as patterns
  * @returns the error with the added facts, or the error itself if there are none
  */
 export async function explain(
@@ -30,11 +31,12 @@ export async function explain(
   { type, rights }: Kept,
   keys: readonly string[],
   error: unknown,
+  needed = keys,
 ): Promise<unknown> {
   const message = error instanceof Error ? error.message : String(error);
   if (MISSING_RIGHT.test(message)) {
-    const needed = `a limiter needs ${rights} on ${keys.map((key) => JSON.stringify(key)).join(", ")}`;
-    return new Error(`${message} (${needed})`, { cause: error });
+    const named = needed.map((key) => JSON.stringify(key)).join(", ");
+    return new Error(`${message} (a limiter needs ${rights} on ${named})`, { cause: error });
   }
   const [, unreadable] = UNREADABLE.exec(message) ?? [];
   const candidates = unreadable === undefined ? keys : [unreadable];

@@ -204,7 +204,7 @@ local due = waited >= gap
 local used_before = used_of(me)
 local is_deaf = deaf > 0 and me[11] > math.min(now, me[15] + 2 * lease)
 local wants = is_deaf and 0 or want
-local wanted = math.max(0, wants - held)
+local wanted = math.max(0, (deaf > 0 and 0 or want) - held)
 local got = math.min(wanted, me[5] + (due and me[7] or 0))
 local got_fresh = math.min(got, me[6] + (due and me[8] or 0))
 me[3], me[4], me[5], me[6] = number, held + got, 0, 0

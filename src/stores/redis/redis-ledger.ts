@@ -12,7 +12,9 @@ export function redisLedger(runner: ScriptRunner): Exchange {
     try {
       return String(await coalescer.run(ledgerScript, key, message, encodeBatchId(undefined)));
     } catch (error) {
-      throw await explain(runner, LIMITER_STATE, [key], error);
+      // the call may have failed for the key of another message
+      const all = `${key.replace(/\[.*$/s, "")}*`;
+      throw await explain(runner, LIMITER_STATE, [key], error, [all]);
     }
   };
 }
