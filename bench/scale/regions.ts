@@ -197,7 +197,6 @@ class Member {
   #rows: LedgerRecord["rows"] = [];
   readonly #demand = new Demand(EVERY_MS, 0);
   #nextMs = Infinity;
-  #isHalfway = false;
   #soon = 0;
   #idle = 0;
 
@@ -221,8 +220,8 @@ class Member {
   /** A call was refused. */
   lack(nowMs: number): void {
     if (this.#nextMs < Infinity) return;
-    this.#demand.count(nowMs);
-    this.#speak(nowMs + EVERY_MS * FIRST);
+    this.#demand.begin(nowMs);
+    this.#nextMs = nowMs + EVERY_MS * FIRST;
     this.#idle = 0;
   }
 
@@ -234,12 +233,6 @@ class Member {
   wake(nowMs: number): readonly string[] | undefined {
     if (this.#lapseMs <= nowMs) this.#lapse();
     if (this.#nextMs > nowMs) return undefined;
-    if (this.#isHalfway) {
-      this.#isHalfway = false;
-      this.#demand.count(nowMs);
-      this.#nextMs = nowMs + EVERY_MS * (0.4 + random() / 20);
-      return undefined;
-    }
     return this.#round(nowMs);
   }
 
@@ -291,8 +284,8 @@ class Member {
     if (number !== this.number) return;
     const { leaseMs } = this.#options;
     this.freed = Math.max(0, this.freed - freed);
-    this.#nextMs = sentMs + EVERY_MS / 2;
-    this.#isHalfway = true;
+    const halfMs = Math.max(nowMs, sentMs + EVERY_MS / 2);
+    this.#nextMs = halfMs + EVERY_MS * (0.4 + random() / 20);
     if (reply === "late" || sentMs + leaseMs <= nowMs) return;
     const end = reply.indexOf("\n");
     const [held = 0, fresh = 0] = reply.slice(0, end).split(" ").map(Number);
@@ -314,12 +307,12 @@ class Member {
       if (isUrgent(excess)) this.#soon = 1;
       this.#want = Math.max(0, this.#held - excess);
       this.#change(this.#want, 0);
-      this.#speak(nowMs);
+      this.#nextMs = nowMs;
     } else if (this.#idle > 0 || (this.#soon === 0 && !isUrgent(target - this.#held))) {
       this.#soon = 0;
     } else if (this.#soon < MOST_SOON) {
       this.#soon += 1;
-      this.#speak(sentMs + EVERY_MS * SOON);
+      this.#nextMs = sentMs + EVERY_MS * SOON;
     } else if (!isUrgent(target - this.#held)) {
       this.#soon = 0;
     }
@@ -327,11 +320,6 @@ class Member {
 
   #waitedMs(nowMs: number): number {
     return this.#promisedMs === undefined ? 0 : nowMs - this.#promisedMs;
-  }
-
-  #speak(timeMs: number): void {
-    this.#nextMs = timeMs;
-    this.#isHalfway = false;
   }
 
   #cool(): void {

@@ -10,10 +10,14 @@
  * Example: the estimate is 100 requests in an interval. 73 to 132 are chance: after 112 it becomes 101.8. Then come 200: it
  * becomes 200. If 5 are expected, 1 to 14 are chance; if none is, up to 4.
  *
+ * A member that lacks permits counts each third of an interval. Demand that repeats itself about once in an interval differs
+ * from third to third, and messages would follow the same third for ever. So counts are added up until they last an
+ * interval, but for one that is more than `JUMP` times the estimate: that tells of itself, without those before.
+ *
  * Counts that are all greater than the estimate, one after the other, or all less, are looked at together, too, beside the
- * estimate before the first of them (as in a CUSUM chart: Page 1954). If chance does not explain their sum, their average
- * replaces the estimate. Example: 40, and then four times 28 in half an interval. None of them says that the demand has
- * changed, but 112 instead of 80 do: it becomes 56.
+ * estimate before the first of them, as soon as they last an interval (as in a CUSUM chart: Page 1954). If chance does not
+ * explain their sum, their average replaces the estimate. Example: 40 in an interval, and then four times 28 in half of one.
+ * None of them says that the demand has changed, but 112 instead of 80 do: it becomes 56.
  *
  * Where an interval has room for few requests, counts of it say nothing. The estimate is then an average over the time of
  * `MEMORY` requests of this member, with weights that fall exponentially.
@@ -44,6 +48,11 @@ const CHANCE = 3;
 const CALM = 0.15;
 /** Fewer requests in an interval are none, or an estimate would never be 0. */
 const LITTLE = 0.05;
+/** Counts are added up until they last for so many intervals, and more of them are not kept; a usual one lasts 0.9, or a third. */
+const LONG = 0.85;
+const MOST_PIECES = 8;
+/** A count that is by this factor more than the estimate is not added to those before. */
+const JUMP = 3;
 /** Demand that has grown by this factor does not wait for the next interval. */
 const RISING = 1.5;
 /** More demand than this is no more urgent, in limits. */
@@ -61,6 +70,11 @@ const LEAST_OWN = 0.2;
 const HARDLY_ANY = 0.25;
 /** Where demands are divided, pieces are rounded off. */
 const ROUNDED_OFF = 3;
+
+/** A count without what was waited for when it began; and that. */
+interface Piece extends Count {
+  readonly waited: number;
+}
 
 /** Counts that differ from the estimate in the same direction, added up; and the estimate before them. */
 interface Trend extends Count {
@@ -92,6 +106,8 @@ export class Demand {
   /** For how long no request has come, as far as that was measured, and how long none may where they are few. */
   #silentMs = 0;
   #patienceMs = 0;
+  /** The last counts before this one, the newest first, since the demand last changed. */
+  #pieces: readonly Piece[] = [];
   #trend = NO_TREND;
 
   constructor(everyMs: number, now: number) {
@@ -128,12 +144,16 @@ export class Demand {
   /** Requests cost something else from now on. */
   reprice(): void {
     this.#isOld = true;
+    this.#pieces = [];
   }
 
   /** Others are told of it from now on. */
   begin(now: number): void {
+    this.#pieces = [];
+    this.#trend = NO_TREND;
     if (this.#bursts?.isOver(now) ?? true) this.#bursts = new Bursts(this.#everyMs, now);
-    this.count(now);
+    // unless each request counts
+    if (!this.#areFew) this.#restart(now);
   }
 
   /** Whether a burst may come, however little is asked for on average. */
@@ -149,11 +169,6 @@ export class Demand {
   get #memoryMs(): number {
     const own = Math.min(1, Math.max(LEAST_OWN, this.#estimate));
     return Math.max(this.#everyMs, (MEMORY * this.#cost) / own);
-  }
-
-  /** Counts from now on, unless each request counts. */
-  count(now: number): void {
-    if (!this.#areFew) this.#restart(now);
   }
 
   #restart(now: number): void {
@@ -172,10 +187,16 @@ export class Demand {
     // a small request does not make others forget the large ones
     this.#cost = this.#isOld ? cost : Math.max(cost, this.#cost + CALM * (cost - this.#cost));
     const before = this.#estimate;
-    const count = this.#count(now);
-    const trend = this.#trendWith(count, now);
+    const latest = this.#latest(now);
+    // counts of bursts have the same ones in them, and where requests are few the estimate is an average of many
+    const isPlain = !this.#areFew && !this.isBursty(now);
+    if (!isPlain || this.#isJump(latest)) this.#pieces = [];
+    const count = this.#withPieces(latest);
+    const trend = isPlain ? this.#trendWith(latest) : NO_TREND;
     const isNew = this.#isOld || !this.#isChance(count, before);
-    const isChance = !isNew && this.#isChance(trend, trend.from);
+    const isLong = trend.elapsedMs >= this.#everyMs;
+    const isTrend = !isNew && isLong && !this.#isChance(trend, trend.from);
+    const isChance = !isNew && !isTrend;
     if (this.#requests > 0) this.#isOld = false;
     const changed = newest(isNew ? count : trend);
     this.#estimate = isChance ? this.#averaged(count) : Math.min(MOST, changed);
@@ -191,6 +212,8 @@ export class Demand {
     }
     if (this.#isOver(count)) this.#estimate = 0;
     this.#forgetNeed(now);
+    const piece = { asked: this.#asked, elapsedMs: elapsed, waited: this.#waited };
+    this.#pieces = isTrend ? [] : [piece, ...this.#pieces.slice(0, MOST_PIECES - 1)];
     this.#restart(now);
     const [less, more] = [before, this.#estimate].sort((a, b) => a - b) as [number, number];
     return !isChance && more > less * RISING;
@@ -208,9 +231,28 @@ export class Demand {
     this.#needSinceMs = now;
   }
 
-  #count(now: number): Count {
+  /** A count that is so much more than the estimate tells of itself, without those before. */
+  #isJump(count: Count): boolean {
+    return newest(count) > JUMP * this.#estimate && !this.#isChance(count, this.#estimate);
+  }
+
+  /** Returns what was asked for since the last message, or from burst to burst. */
+  #latest(now: number): Count {
     const asked = this.#asked + (this.#areFew ? 0 : this.#waited);
     return this.#bursts?.count(now, this.waiting) ?? { asked, elapsedMs: now - this.#sinceMs };
+  }
+
+  #withPieces(latest: Count): Count {
+    let { asked, elapsedMs } = latest;
+    let waited = this.#waited;
+    for (const piece of this.#pieces) {
+      if (elapsedMs >= this.#everyMs * LONG) break;
+      // who has waited for all of the time is asked for once
+      asked += piece.asked + piece.waited - waited;
+      elapsedMs += piece.elapsedMs;
+      waited = piece.waited;
+    }
+    return { asked, elapsedMs };
   }
 
   #averaged(count: Count): number {
@@ -221,13 +263,12 @@ export class Demand {
     return this.#estimate + CALM * (Math.min(MOST, newest(count)) - this.#estimate);
   }
 
-  #trendWith(count: Count, now: number): Trend {
+  #trendWith(latest: Count): Trend {
     const { asked, elapsedMs, from } = this.#trend;
-    const isMore = newest(count) > this.#estimate;
+    const isMore = newest(latest) > this.#estimate;
     const goesOn = elapsedMs > 0 && isMore === asked > from * elapsedMs;
-    // counts of bursts may have the same one in them, and where requests are few the estimate is an average already
-    if (!goesOn || this.#areFew || this.isBursty(now)) return { ...count, from: this.#estimate };
-    return { asked: asked + count.asked, elapsedMs: elapsedMs + count.elapsedMs, from };
+    if (!goesOn) return { ...latest, from: this.#estimate };
+    return { asked: asked + latest.asked, elapsedMs: elapsedMs + latest.elapsedMs, from };
   }
 
   /** Whether chance explains what is new. */
@@ -252,7 +293,7 @@ export class Demand {
   isRising(now: number): boolean {
     const elapsed = now - this.#sinceMs;
     if (elapsed < this.#everyMs * FIRST) return false;
-    const count = this.#count(now);
+    const count = this.#latest(now);
     const demand = this.#areFew ? this.#averaged(count) : Math.min(MOST, newest(count));
     return demand > this.#estimate * RISING;
   }

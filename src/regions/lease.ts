@@ -75,8 +75,6 @@ export class Lease {
 
   /** When the next message is due. */
   nextMs: number;
-  /** Half-way to the next message, where the demand that it states begins to be counted. */
-  isHalfway = false;
   /** How many messages in a row did not wait for the interval, and for how many intervals the reserve was enough. */
   soon = 0;
   idle = REFUSED;
@@ -85,12 +83,6 @@ export class Lease {
     this.part = part;
     this.#clock = clock;
     this.nextMs = nextMs;
-  }
-
-  /** The next message is due then. */
-  speak(timeMs: number): void {
-    this.nextMs = timeMs;
-    this.isHalfway = false;
   }
 
   /**

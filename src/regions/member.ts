@@ -32,7 +32,7 @@ import type { MemberOptions, Part } from "./part.ts";
 const MICROSECOND = 0.001;
 /** A member that lacks permits, or has just become hot, waits for this part of an interval. */
 const SOON = 1 / 3;
-/** From half-way to the next message. Random numbers add up to 0.05, so that an interval is never too long. */
+/** The next message is so long after half an interval, or after a later reply; up to 0.05 longer, so an interval is never too long. */
 const HALF = 0.4;
 /** After so many such messages in a row it is as patient as the others: what it lacks is not there. */
 const MOST_SOON = 6;
@@ -103,7 +103,7 @@ export class Member {
     if (hot !== undefined) {
       hot.idle = REFUSED;
       const isUrgent = this.#isEarly(hot, now) && part.demand.isRising(now);
-      if (isUrgent) hot.speak(now);
+      if (isUrgent) hot.nextMs = now;
       if (isUrgent || (this.#callers > 0 && !this.#alarm.isAwaited)) this.#hasten(hot);
       return;
     }
@@ -116,9 +116,7 @@ export class Member {
 
   /** Whether the next message is not due soon, and no reply is under way, which it would make useless. */
   #isEarly(lease: Lease, now: number): boolean {
-    const { everyMs } = this.#options;
-    const dueMs = lease.nextMs + (lease.isHalfway ? everyMs * HALF : 0);
-    return lease.isAnswered && dueMs - now >= everyMs * SOON;
+    return lease.isAnswered && lease.nextMs - now >= this.#options.everyMs * SOON;
   }
 
   /** Counts a caller among those that wait: they are demand in the next interval too, and keep the process alive. */
@@ -201,14 +199,9 @@ export class Member {
   }
 
   #wake(): void {
-    const { clock, everyMs } = this.#options;
-    const now = clock.now() + MICROSECOND;
+    const now = this.#options.clock.now() + MICROSECOND;
     for (const lease of this.#hot.values()) {
       if (lease.part.lapseMs <= now) lease.lapse();
-      if (lease.nextMs > now || !lease.isHalfway) continue;
-      lease.isHalfway = false;
-      lease.part.demand.count(now);
-      lease.nextMs = now + everyMs * (HALF + Math.random() / 20);
     }
     const due = [...this.#hot.values()].filter(({ nextMs }) => nextMs <= now);
     if (now >= this.#callMs && due.length > 0) {
@@ -222,13 +215,14 @@ export class Member {
     this.#arm();
   }
 
-  /** Keys that are due soon go along, so that all share a call; but not before their first demand was counted. */
+  /** Keys that are due in half an interval go along, so that all share a call; but not before their first demand was counted. */
   #sendDue(now: number): void {
-    const pauseMs = this.#options.everyMs * SOON;
+    const { everyMs } = this.#options;
+    const pauseMs = everyMs * SOON;
     this.#callMs = Math.max(this.#callMs, now - pauseMs) + pauseMs;
     for (const lease of this.#hot.values()) {
-      const mayGoAlong = lease.number > 0 && lease.isAnswered && !lease.isHalfway;
-      if (lease.nextMs <= now + (mayGoAlong ? pauseMs : 0)) this.#round(lease, now);
+      const mayGoAlong = lease.number > 0 && lease.isAnswered;
+      if (lease.nextMs <= now + (mayGoAlong ? everyMs / 2 : 0)) this.#round(lease, now);
     }
   }
 
@@ -344,7 +338,7 @@ export class Member {
       // a record that hangs while others are answered waits for its turn
       if (lease.isAnswered || lease.sentMs <= beforeSentMs) continue;
       lease.missed = 0;
-      lease.speak(Math.max(now, lease.sentMs + patience));
+      lease.nextMs = Math.max(now, lease.sentMs + patience);
       this.#hasten(lease);
     }
   }
@@ -373,7 +367,7 @@ export class Member {
     return this.#home.send(lease, `${ledgerKey}[${of}`, said, replied, (isLate) => {
       if (!isLast()) return;
       // the next message says the same: at once if this one seemed too old, since the ledger's time is known now
-      lease.speak(clock.now() + (isLate && !lease.isLate ? 0 : everyMs));
+      lease.nextMs = clock.now() + (isLate && !lease.isLate ? 0 : everyMs);
       lease.isLate = isLate;
       lease.isAnswered = true;
       lease.missed = 0;
@@ -390,8 +384,8 @@ export class Member {
     isClaim: boolean,
   ): void {
     const { clock, leaseMs, everyMs } = this.#options;
-    lease.nextMs = sentMs + everyMs / 2;
-    lease.isHalfway = true;
+    const halfMs = Math.max(clock.now(), sentMs + everyMs / 2);
+    lease.nextMs = halfMs + everyMs * (HALF + Math.random() / 20);
     lease.isAnswered = true;
     lease.missed = 0;
     if (sentMs + leaseMs > clock.now()) {
@@ -420,15 +414,18 @@ export class Member {
       if (released > 0) {
         if (isUrgent(released)) lease.soon = 1;
         lease.want = Math.min(lease.held, lease.most);
-        lease.speak(clock.now());
+        lease.nextMs = clock.now();
       } else if (lease.idle > 0 || (lease.soon === 0 && !isUrgent(target - lease.held))) {
         lease.soon = 0;
       } else if (lease.soon < MOST_SOON) {
         lease.soon += 1;
-        lease.speak(sentMs + everyMs * SOON);
+        lease.nextMs = sentMs + everyMs * SOON;
       } else if (!isUrgent(target - lease.held)) {
         lease.soon = 0;
       }
+      // times are rounded down
+      if (lease.promisedMs !== undefined)
+        lease.nextMs = Math.min(lease.nextMs, lease.promisedMs + gap + 1);
     }
     this.#hasten(lease);
   }

@@ -183,8 +183,8 @@ test("six processes with parts and callers of 1 and 4 use all of the limit", asy
   await Promise.all([...limiters.map((each) => each.close()), clock.advance(5000)]);
   // 0.9: places in the store's line are given up, and nobody can use what they were promised
   assert.ok(used > 0.97 * most, `${used} of ${most}`);
-  // 24 callers of 1.6 wait in all
-  assert.ok(longestMs < 1000, `${longestMs} ms`);
+  // 24 callers of 1.6 wait in all, some of them for a part that moves
+  assert.ok(longestMs < 1500, `${longestMs} ms`);
 });
 
 test("fair order: two processes serve those that are less urgent with what the urgent ones leave of the reserve", async () => {
