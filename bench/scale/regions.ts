@@ -316,6 +316,9 @@ class Member {
     } else if (!isUrgent(target - this.#held)) {
       this.#soon = 0;
     }
+    if (this.#promisedMs === undefined) return;
+    const dueMs = Math.max(this.#promisedMs + EVERY_MS, sentMs + EVERY_MS * SOON);
+    this.#nextMs = Math.min(this.#nextMs, dueMs);
   }
 
   #waitedMs(nowMs: number): number {

@@ -172,7 +172,7 @@ test("a region that has lacked a little for long is not patient when it lacks mu
       await busy(world, [100, 450, 50], 2500);
       const { fraction = 0 } = world.regions[1]?.limiter ?? {};
       // what it asks for
-      assert.ok(fraction >= 0.45, `${fraction} in run ${i}`);
+      assert.ok(fraction > 0.44, `${fraction} in run ${i}`);
       await world.close();
     }
   }));
