@@ -86,12 +86,15 @@ export class Bursts {
 
   #begin(): void {
     const now = this.#slotMs;
+    const goesOn = this.#most > 0;
     this.#most = this.#slot;
     this.#apartMs = Math.max(this.#apartMs, now - this.#begunMs);
     this.#begunMs = now;
     const elapsedMs = now - this.#sinceMs;
     if (elapsedMs < this.#everyMs) return;
-    const areBursts = 2 * this.#inBursts >= this.#requests && elapsedMs <= this.#everyMs * LONGEST;
+    // a burst that has not ended was demand, which is greater now
+    const areBursts =
+      !goesOn && 2 * this.#inBursts >= this.#requests && elapsedMs <= this.#everyMs * LONGEST;
     this.#before = {
       asked: this.#asked - this.#slotAsked,
       elapsedMs: areBursts ? elapsedMs : 0,

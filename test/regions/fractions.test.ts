@@ -459,6 +459,20 @@ test("counts that are all greater, or all less, tell together what none of them 
   }
 });
 
+test("demand that rises soon after it has begun is no burst", () => {
+  const demand = new Demand(1000, 0);
+  demand.begin(0);
+  for (let now = 0; now < 5000; now += 50) {
+    const requests = now < 3000 ? 5 : 60;
+    for (let i = 0; i < requests; i++) {
+      demand.asked(1, 0);
+      demand.seen(now);
+    }
+    if (now % 1000 === 950) demand.measure(now + 50);
+  }
+  assert.is(demand.value / 1e9, 1.2);
+});
+
 test("what few callers wait for is bounded like other demand, and what a request needs counts for more", () => {
   const demand = new Demand(1000, 0);
   demand.asked(200, 0.7);
