@@ -29,7 +29,8 @@
  * Callers who all call at once, and then pause, are counted from burst to burst: see `bursts.ts`.
  *
  * Who asks at all asks for as large a part as one request needs: that of the policy of which it needs the largest part,
- * which need not be the one that limits how many come. Callers that wait are demand in the next interval too.
+ * which need not be the one that limits how many come. Callers that wait when a count begins are taken to ask three times in
+ * an interval: a few that always wait would otherwise ask for hardly more than they get.
  *
  * Example: 3600 an hour and 100 a second. A request for 1 costs 1 s, for the hour, if little is left of that, or else 10 ms
  * (`counting.ts`); it needs 0.01, for the second.
@@ -53,6 +54,8 @@ const LONG = 0.85;
 const MOST_PIECES = 8;
 /** A count that is by this factor more than the estimate is not added to those before. */
 const JUMP = 3;
+/** Who waits when a count begins is taken to ask so often in an interval. */
+const WAITING = 3;
 /** Demand that has grown by this factor does not wait for the next interval. */
 const RISING = 1.5;
 /** More demand than this is no more urgent, in limits. */
@@ -70,11 +73,6 @@ const LEAST_OWN = 0.2;
 const HARDLY_ANY = 0.25;
 /** Where demands are divided, pieces are rounded off. */
 const ROUNDED_OFF = 3;
-
-/** A count without what was waited for when it began; and that. */
-interface Piece extends Count {
-  readonly waited: number;
-}
 
 /** Counts that differ from the estimate in the same direction, added up; and the estimate before them. */
 interface Trend extends Count {
@@ -107,7 +105,7 @@ export class Demand {
   #silentMs = 0;
   #patienceMs = 0;
   /** The last counts before this one, the newest first, since the demand last changed. */
-  #pieces: readonly Piece[] = [];
+  #pieces: readonly Count[] = [];
   #trend = NO_TREND;
 
   constructor(everyMs: number, now: number) {
@@ -212,8 +210,7 @@ export class Demand {
     }
     if (this.#isOver(count)) this.#estimate = 0;
     this.#forgetNeed(now);
-    const piece = { asked: this.#asked, elapsedMs: elapsed, waited: this.#waited };
-    this.#pieces = isTrend ? [] : [piece, ...this.#pieces.slice(0, MOST_PIECES - 1)];
+    this.#pieces = isTrend ? [] : [latest, ...this.#pieces.slice(0, MOST_PIECES - 1)];
     this.#restart(now);
     const [less, more] = [before, this.#estimate].sort((a, b) => a - b) as [number, number];
     return !isChance && more > less * RISING;
@@ -238,19 +235,18 @@ export class Demand {
 
   /** Returns what was asked for since the last message, or from burst to burst. */
   #latest(now: number): Count {
-    const asked = this.#asked + (this.#areFew ? 0 : this.#waited);
-    return this.#bursts?.count(now, this.waiting) ?? { asked, elapsedMs: now - this.#sinceMs };
+    const elapsedMs = now - this.#sinceMs;
+    const waited = this.#areFew ? 0 : (WAITING * this.#waited * elapsedMs) / this.#everyMs;
+    const all = { asked: this.#asked + waited, elapsedMs };
+    return this.#bursts?.count(now, this.waiting) ?? all;
   }
 
   #withPieces(latest: Count): Count {
     let { asked, elapsedMs } = latest;
-    let waited = this.#waited;
     for (const piece of this.#pieces) {
       if (elapsedMs >= this.#everyMs * LONG) break;
-      // who has waited for all of the time is asked for once
-      asked += piece.asked + piece.waited - waited;
+      asked += piece.asked;
       elapsedMs += piece.elapsedMs;
-      waited = piece.waited;
     }
     return { asked, elapsedMs };
   }

@@ -459,6 +459,21 @@ test("counts that are all greater, or all less, tell together what none of them 
   }
 });
 
+test("who waits counts for as much, however often messages are sent", () => {
+  for (const partMs of [333, 500, 900]) {
+    const demand = new Demand(1000, 0);
+    const waiting = 20;
+    demand.waiting = waiting;
+    demand.begin(0);
+    for (let now = partMs; now < 5000; now += partMs) {
+      const requests = Math.round((60 * partMs) / 1000);
+      demand.asked(requests, 0, requests);
+      demand.measure(now);
+      assert.ok(Math.abs(demand.value / 1e6 - 60 - 3 * waiting) < 2, `${demand.value} at ${now}`);
+    }
+  }
+});
+
 test("demand that rises soon after it has begun is no burst", () => {
   const demand = new Demand(1000, 0);
   demand.begin(0);
