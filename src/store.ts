@@ -64,7 +64,7 @@ interface StoreLimiterClass extends LimiterClass<StoreLimiter> {
    * @param policies a policy, or several by name: all grant a request, or none is charged
    * @param options see `StoreLimiterOptions`
    * @returns the limiter; it sends nothing to the store before the first call
-   * @throws RangeError or TypeError that names the argument and its bound
+   * @throws RangeError or TypeError on a bad argument
    * @example
    * const limiter = StoreLimiter.create(store, "api", fixedWindow({ limit: 100, windowMs: 60_000 }));
    * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
@@ -106,7 +106,7 @@ interface StoreRateLimiterClass extends LimiterClass<StoreRateLimiter> {
    * @param warmup the warm-up in ms (0 or absent: none), or options
    * @returns the limiter; it sends nothing to the store before the first call, which creates the
    *   limiter's state
-   * @throws RangeError or TypeError that names the argument and its bound
+   * @throws RangeError or TypeError on a bad argument
    * @example
    * const limiter = StoreRateLimiter.create(casStore(backend), "github", 5);
    * await limiter.acquire();

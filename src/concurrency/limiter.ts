@@ -119,7 +119,7 @@ export class ConcurrencyLimiter implements Counted {
    * @param limit how many slots there are, a whole number, 1 or more; or `adaptive({ max })`, which learns it
    * @param options see `LimiterOptions`; slots are its permits
    * @returns the limiter, with all slots free
-   * @throws RangeError or TypeError that names the argument and its bound
+   * @throws RangeError or TypeError on a bad argument
    * @example
    * const limiter = ConcurrencyLimiter.create(10);
    * const page = await limiter.run(() => fetch(url));

@@ -26,7 +26,7 @@ import { Ranks } from "./ranks.ts";
  * @param options `priorities`: the names of the priorities, the highest first (default: none); `agingMs`: with
  *   priorities, how long one may go without a permit before it gets one, ms, above 0 (default `Infinity`)
  * @returns the order; several limiters may have the same one
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const limiter = RateLimiter.create(100, { order: fairShares() });
  * await limiter.acquire(1, { share: tenant });

@@ -30,7 +30,7 @@ export class KeyedLimiter<Name extends string = string> implements Counted {
    * @param options `{ maxKeys, whenFull, maxWaiting, onFull, order, clock, name }`; `maxWaiting` and
    *   `order` apply to each key
    * @returns the limiters: `for(key)` returns one
-   * @throws RangeError or TypeError that names the argument and its bound
+   * @throws RangeError or TypeError on a bad argument
    * @example
    * const users = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
    * if (!users.for(user).tryAcquire()) return tooManyRequests();

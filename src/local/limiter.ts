@@ -22,7 +22,7 @@ export const Limiter = {
    * @param policies a policy, such as `smoothBursty({ permitsPerSecond: 5 })`, or several by name
    * @param options `{ maxWaiting, onFull, order, clock, name }`
    * @returns the limiter
-   * @throws RangeError or TypeError that names the argument and its bound
+   * @throws RangeError or TypeError on a bad argument
    * @example
    * const limiter = Limiter.create({
    *   requests: smoothBursty({ permitsPerSecond: 500 / 60 }),

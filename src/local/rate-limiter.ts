@@ -94,7 +94,7 @@ interface RateLimiterClass extends LimiterClass<RateLimiter> {
    * @param permitsPerSecond the pace; above 0, `Infinity` for no limit
    * @param warmup the warm-up in ms (0 or absent: none), or options
    * @returns the limiter
-   * @throws RangeError or TypeError that names the argument and its bound
+   * @throws RangeError or TypeError on a bad argument
    * @example
    * const limiter = RateLimiter.create(5);
    * for (const job of jobs) {

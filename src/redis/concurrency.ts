@@ -172,7 +172,7 @@ interface RedisConcurrencyLimiterClass extends LimiterClass<RedisConcurrencyLimi
    * @param limit how many calls may run at once, a whole number, 1 or more
    * @param options see `RedisConcurrencyOptions`
    * @returns the limiter; it sends nothing to Redis before the first call
-   * @throws RangeError or TypeError that names the argument and its bound
+   * @throws RangeError or TypeError on a bad argument
    * @example
    * const limiter = RedisConcurrencyLimiter.create(redis, "reports", 10);
    * await limiter.run(({ signal }) => makeReport(signal));

@@ -78,7 +78,7 @@ interface RedisLimiterClass extends LimiterClass<RedisLimiter> {
    * @param policies a policy, or several by name: all grant a request, or none is charged
    * @param options see `RedisPoliciesOptions`
    * @returns the limiter; it sends nothing to Redis before the first call
-   * @throws RangeError or TypeError that names the argument and its bound
+   * @throws RangeError or TypeError on a bad argument
    * @example
    * const limiter = RedisLimiter.create(redis, "github", smoothBursty({ permitsPerSecond: 5 }));
    * await limiter.acquire();
@@ -127,7 +127,7 @@ interface RedisRateLimiterClass extends LimiterClass<RedisRateLimiter> {
    * @param warmup the warm-up in ms (0 or absent: none), or options
    * @returns the limiter; it sends nothing to Redis before the first call, which creates the limiter's
    *   state
-   * @throws RangeError or TypeError that names the argument and its bound
+   * @throws RangeError or TypeError on a bad argument
    * @example
    * const limiter = RedisRateLimiter.create(new Redis(), "github", 5);
    * await limiter.acquire();

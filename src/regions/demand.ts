@@ -212,8 +212,8 @@ export class Demand {
     this.#forgetNeed(now);
     this.#pieces = isTrend ? [] : [latest, ...this.#pieces.slice(0, MOST_PIECES - 1)];
     this.#restart(now);
-    const [less, more] = [before, this.#estimate].sort((a, b) => a - b) as [number, number];
-    return !isChance && more > less * RISING;
+    const after = this.#estimate;
+    return !isChance && Math.max(before, after) > Math.min(before, after) * RISING;
   }
 
   /** The largest request counts for as long as the estimate remembers it; who asks for nothing needs nothing. */

@@ -63,7 +63,7 @@ interface RegionalLimiterClass extends LimiterClass<RegionalLimiter> {
    * @param policies a policy, or several by name, for all regions together
    * @param options see `RegionalOptions`
    * @returns the limiter; it sends nothing before its first call
-   * @throws RangeError or TypeError that names the argument and its bound
+   * @throws RangeError or TypeError on a bad argument
    * @example
    * const limiter = RegionalLimiter.create("api", tokenBucket({ capacity: 1000, refill: 1000, everyMs: 1000 }), {
    *   home: redis,

@@ -14,7 +14,7 @@ export interface KeyedVerbs<Name extends string> {
    * with the same key returns the same object, as long as it is referenced or a caller waits in it.
    *
    * @param key any well-formed text
-   * @throws RangeError or TypeError that names the argument and its bound
+   * @throws RangeError or TypeError on a bad argument
    * @example
    * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
    */

@@ -19,7 +19,7 @@ import { sleep } from "./sleep.ts";
  * @param options see `LimitedFetchOptions`
  * @returns a function with the type of `fetch`. It rejects as `fetch` does, and with the errors of
  *   `limiter.acquire`; an abort in any phase rejects with the signal's own reason
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const github = limitedFetch(RateLimiter.create(10));
  * const response = await github("https://api.github.com/zen");

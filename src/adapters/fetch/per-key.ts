@@ -24,7 +24,7 @@ interface Entry extends Linked<Entry> {
  * @param make creates the limiter of a key at its first request
  * @param options `maxKeys`: how many are kept (default 1000)
  * @returns a function that returns the limiter of a request
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const byTenant = perKey(
  *   (request) => request.headers.get("x-tenant") ?? "",
@@ -66,7 +66,7 @@ export function perKey(
  * @param make creates the limiter of an origin at its first request
  * @param options `maxKeys`: how many are kept (default 1000)
  * @returns a function that returns the limiter of a request
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const polite = limitedFetch(perOrigin(() => RateLimiter.create(2)));
  */

@@ -23,17 +23,15 @@ import { StreamSignal } from "./stream-signal.ts";
 export type { PaceOptions, Weigh, WeighedOptions } from "./options.ts";
 
 /**
- * Paces a Node stream of bytes: `pipeline(source, throttleNode(limiter), target)`. The bytes pass
- * unchanged and in order, and each byte costs one permit. Big chunks are cut, and small ones share one
- * request to the limiter. Any number of streams may share the limiter; they take turns. For the platform's own
- * streams, `readable.pipeThrough(…)`, see `throttle` of `smooth-limiter/streams`.
+ * Paces a Node stream of bytes: `pipeline(source, throttleNode(limiter), target)`, as `throttle` of
+ * `smooth-limiter/streams` paces those of the platform.
  *
  * @param limiter any limiter of this package, in this process or on Redis
  * @param options the options of `throttle`; with `weigh` the stream is in object mode, and chunks are
  *   not cut
  * @returns a Transform; an error of the limiter, or the signal's abort, destroys it with that error or the
  *   signal's own reason. Strings that are written come out as bytes
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const limiter = RateLimiter.create(1024 * 1024); // 1 MiB a second, for all responses together
  * await pipeline(createReadStream(path), throttleNode(limiter), response);

@@ -23,7 +23,7 @@ import {
  * @param weigh a function that returns the cost of an item in permits, 0 or more; or the options of
  *   `throttle` with `weigh`. The signal ends a wait for permits, but not a wait for the source
  * @returns the items; leaving the loop also ends the source
- * @throws RangeError or TypeError that names the argument and its bound; during the
+ * @throws RangeError or TypeError on a bad argument; during the
  *   iteration, what the limiter throws or the signal's own reason
  * @example
  * for await (const row of paced(rows, limiter, () => 1)) await insert(row);

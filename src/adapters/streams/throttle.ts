@@ -37,7 +37,7 @@ import { StreamSignal } from "./stream-signal.ts";
  *   chunks are not cut then
  * @param options.signal ends the stream: both sides fail with the signal's own reason
  * @returns a transform stream; an error of the limiter fails both of its sides
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const limiter = RateLimiter.create(1024 * 1024); // 1 MiB a second, for all downloads together
  * const { body } = await fetch(url);

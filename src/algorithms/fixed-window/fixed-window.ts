@@ -183,7 +183,7 @@ function untilFresh(policy: FixedWindowPolicy, state: FixedWindowState, now: num
  * @param numbers.align `"epoch"`: windows begin at multiples of `windowMs` in Unix time; `"first"`:
  *   a window begins with the first request after the previous one has ended; default `"epoch"`
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const limiter = Limiter.create(fixedWindow({ limit: 100, windowMs: 60_000 }));
  */

@@ -235,7 +235,7 @@ function nextDouble(
  *   default `limit - 1` (0 for a limit below 1). A new limiter grants `burst + 1` at once; no request
  *   may be larger
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const limiter = Limiter.create(gcra({ limit: 30, periodMs: 60_000, burst: 15 }));
  */

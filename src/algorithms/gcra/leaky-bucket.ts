@@ -36,12 +36,11 @@ import { type GcraPolicy, gcraAlgorithm } from "./gcra.ts";
  *   `QueueFullError`, `tryAcquire` returns `false`
  * @param numbers.nodelay how many of those are granted at once; from 0 to `capacity`, default 0. `true`
  *   means all of them: no request waits, and the bucket is a meter. As in nginx, `capacity + 1` are then
- *   granted at once, the one that is due and `capacity` more: 6 with `capacity: 5`. A meter of 5 is
- *   `capacity: 4, nodelay: true`
+ *   granted at once: a meter of 5 is `capacity: 4, nodelay: true`
  * @param numbers.slack how many unused permits may be made up for; 0 or more, default 0. A new
  *   limiter has none to make up for
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const limiter = Limiter.create(leakyBucket({ permitsPerSecond: 1, capacity: 5, nodelay: 2 }));
  */

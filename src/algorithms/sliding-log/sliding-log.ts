@@ -281,7 +281,7 @@ function giveBackEntry(state: SlidingLogState, now: number, index: number, permi
  *   instant for which it was booked, so with a timer that is d late a window can contain the starts of
  *   window + d. Limiters on a store reject it
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const limiter = Limiter.create(slidingLog({ limit: 5, windowMs: 60_000 }));
  */

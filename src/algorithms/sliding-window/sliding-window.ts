@@ -233,7 +233,7 @@ function untilFresh(policy: SlidingWindowPolicy, state: SlidingWindowState, now:
  *   10. Each must be a whole number of microseconds long: 1000 ms can be divided into 4 or 5, but not
  *   into 3
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const limiter = Limiter.create(slidingWindow({ limit: 100, windowMs: 60_000, buckets: 60 }));
  */

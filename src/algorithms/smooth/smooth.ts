@@ -248,7 +248,7 @@ function price(policy: SmoothPolicy, stored: number, permits: number): number {
  *   default 1
  * @param numbers.prefilled whether to begin with a full store instead of an empty one; default false
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const limiter = Limiter.create(smoothBursty({ permitsPerSecond: 5 }));
  */
@@ -288,7 +288,7 @@ function bursty(permitsPerSecond: number, burstSeconds = 1, prefilled = false): 
  *   cold when idle, ms; above 0
  * @param numbers.coldFactor how many times longer the interval is when cold; 1 or more, default 3
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const limiter = Limiter.create(smoothWarmingUp({ permitsPerSecond: 5, warmupMs: 1000 }));
  */

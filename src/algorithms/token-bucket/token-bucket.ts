@@ -183,9 +183,9 @@ function untilFull(policy: SteppedBucketPolicy, state: SteppedBucketState, now: 
  * @param numbers.refill how many tokens are added in an interval, whole or not; a finite number above 0
  * @param numbers.everyMs the interval, ms; a finite number above 0
  * @param numbers.stepped whether all tokens are added at once at the end of each interval, which is then
- *   rounded to whole microseconds, instead of evenly over the interval; default false
+ *   rounded to whole microseconds; default false: evenly
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const limiter = Limiter.create(tokenBucket({ capacity: 100, refill: 10, everyMs: 1000 }));
  */

@@ -57,12 +57,12 @@ const OPTIONS = ["min", "max", "start", "strategy"] as const;
 const USUAL_START = 10;
 
 /**
- * Creates a limit that is learned, for `ConcurrencyLimiter.create`: for servers of which you do not know how many calls
- * they can take at once, or of which that number changes.
+ * Creates a limit that is learned, for `ConcurrencyLimiter.create`: for servers that take an unknown or
+ * changing number of calls at once.
  *
  * @param options `max`, and by choice `min` (default 1), `start` (default 10) and `strategy` (default `gradient()`)
  * @returns the limit, to pass to `ConcurrencyLimiter.create`
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const limiter = ConcurrencyLimiter.create(adaptive({ max: 200 }));
  * const response = await limiter.run(async (lease) => {

@@ -44,7 +44,7 @@ const fraction: Bound = {
  *
  * @param options `increase` (default 1) and `decrease` (default 0.7)
  * @returns the strategy, to pass to `adaptive`
- * @throws RangeError or TypeError that names the argument and its bound
+ * @throws RangeError or TypeError on a bad argument
  * @example
  * const limiter = ConcurrencyLimiter.create(adaptive({ max: 200, strategy: aimd() }));
  */
