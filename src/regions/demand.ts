@@ -78,6 +78,7 @@ const ROUNDED_OFF = 3;
 interface Trend extends Count {
   readonly from: number;
 }
+const NO_PIECES: readonly Count[] = [];
 const NO_TREND: Trend = { asked: 0, elapsedMs: 0, from: 0 };
 
 export class Demand {
@@ -105,7 +106,7 @@ export class Demand {
   #silentMs = 0;
   #patienceMs = 0;
   /** The last counts before this one, the newest first, since the demand last changed. */
-  #pieces: readonly Count[] = [];
+  #pieces = NO_PIECES;
   #trend = NO_TREND;
 
   constructor(everyMs: number, now: number) {
@@ -142,12 +143,12 @@ export class Demand {
   /** Requests cost something else from now on. */
   reprice(): void {
     this.#isOld = true;
-    this.#pieces = [];
+    this.#pieces = NO_PIECES;
   }
 
   /** Others are told of it from now on. */
   begin(now: number): void {
-    this.#pieces = [];
+    this.#pieces = NO_PIECES;
     this.#trend = NO_TREND;
     if (this.#bursts?.isOver(now) ?? true) this.#bursts = new Bursts(this.#everyMs, now);
     // unless each request counts
@@ -188,7 +189,7 @@ export class Demand {
     const latest = this.#latest(now);
     // counts of bursts have the same ones in them, and where requests are few the estimate is an average of many
     const isPlain = !this.#areFew && !this.isBursty(now);
-    if (!isPlain || this.#isJump(latest)) this.#pieces = [];
+    if (!isPlain || this.#isJump(latest)) this.#pieces = NO_PIECES;
     const count = this.#withPieces(latest);
     const trend = isPlain ? this.#trendWith(latest) : NO_TREND;
     const isNew = this.#isOld || !this.#isChance(count, before);
@@ -210,7 +211,7 @@ export class Demand {
     }
     if (this.#isOver(count)) this.#estimate = 0;
     this.#forgetNeed(now);
-    this.#pieces = isTrend ? [] : [latest, ...this.#pieces.slice(0, MOST_PIECES - 1)];
+    this.#pieces = isTrend ? NO_PIECES : [latest, ...this.#pieces.slice(0, MOST_PIECES - 1)];
     this.#restart(now);
     const after = this.#estimate;
     return !isChance && Math.max(before, after) > Math.min(before, after) * RISING;
