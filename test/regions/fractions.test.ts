@@ -474,6 +474,16 @@ test("who waits counts for as much, however often messages are sent", () => {
   }
 });
 
+test("demand that differs in each third of an interval, in the same way, is their sum", () => {
+  const thirds = [125, 55, 20];
+  const demand = new Demand(999, 0);
+  for (let i = 0; i < 30; i++) {
+    demand.asked(thirds[i % 3] ?? 0, 0, thirds[i % 3]);
+    demand.measure((i + 1) * 333);
+    if (i >= 6) assert.ok(Math.abs(demand.value / 1e6 - 200) < 2, `${demand.value} at ${i}`);
+  }
+});
+
 test("demand that rises soon after it has begun is no burst", () => {
   const demand = new Demand(1000, 0);
   demand.begin(0);
