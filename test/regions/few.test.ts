@@ -49,7 +49,7 @@ for (const [i, [limit, windowMs]] of (
       await eu.peek();
       await clock.advance(2 * windowMs);
       let granted = 0;
-      const requests = Math.min(limit * 3, 150);
+      const requests = Math.min(limit * 3, 60);
       for (let i = 0; i < requests; i++) {
         if (await eu.tryAcquire()) granted += 1;
         await clock.advance(windowMs / limit / 0.9);
@@ -94,7 +94,7 @@ for (const [title, policy, periodMs] of [
     // the home is older than a window
     await clock.advance(2 * periodMs);
     const granted: number[] = [];
-    for (let visit = 0; visit < 5; visit++) {
+    for (let visit = 0; visit < 3; visit++) {
       let count = 0;
       for (let t = 0; t < 10_000; t += 20) {
         if (await eu.for("ann").tryAcquire()) count += 1;

@@ -132,7 +132,7 @@ test("a PacedQueue goes on with the reserve while the home is away", async () =>
   home.fail();
   const queue = new PacedQueue({ limiter });
   let done = 0;
-  for (let i = 0; i < 3000; i++) {
+  for (let i = 0; i < 600; i++) {
     void queue
       .add(async () => {
         done += 1;
@@ -141,7 +141,7 @@ test("a PacedQueue goes on with the reserve while the home is away", async () =>
   }
   await clock.advance(3_600_000);
   await limiter.close();
-  assert.is(done, 3000);
+  assert.is(done, 600);
 });
 
 test("reservations that were made while the home was away are served as the part grows", async () => {
