@@ -112,18 +112,14 @@ export class Bursts {
     return now - this.#slotMs > LONGEST * this.#everyMs;
   }
 
-  /** Returns what was asked for in which time; undefined: there are no bursts. @param waiting what callers wait for */
-  count(now: number, waiting: number): Count | undefined {
+  /** Returns what was asked for in which time; undefined: there are no bursts. */
+  count(now: number): Count | undefined {
     const { asked, elapsedMs, apartMs } = this.#before;
     const sinceMs = now - this.#sinceMs;
     const isLate = now - this.#begunMs > LATE * apartMs || sinceMs > LONGEST * this.#everyMs;
     if (elapsedMs === 0 || isLate) return undefined;
     const all = { asked, elapsedMs: Math.max(elapsedMs, sinceMs) };
-    if (this.#asked > asked) {
-      all.asked += this.#asked;
-      all.elapsedMs += elapsedMs;
-    }
-    all.asked += Math.max(0, waiting - this.#asked);
-    return all;
+    if (this.#asked <= asked) return all;
+    return { asked: asked + this.#asked, elapsedMs: elapsedMs + all.elapsedMs };
   }
 }

@@ -157,7 +157,7 @@ export class Demand {
 
   /** Whether a burst may come, however little is asked for on average. */
   isBursty(now: number): boolean {
-    return this.#bursts?.count(now, 0) !== undefined;
+    return this.#bursts?.count(now) !== undefined;
   }
 
   get #areFew(): boolean {
@@ -237,9 +237,9 @@ export class Demand {
   /** Returns what was asked for since the last message, or from burst to burst. */
   #latest(now: number): Count {
     const elapsedMs = now - this.#sinceMs;
-    const waited = this.#areFew ? 0 : (WAITING * this.#waited * elapsedMs) / this.#everyMs;
-    const all = { asked: this.#asked + waited, elapsedMs };
-    return this.#bursts?.count(now, this.waiting) ?? all;
+    const count = this.#bursts?.count(now) ?? { asked: this.#asked, elapsedMs };
+    const waited = this.#areFew ? 0 : WAITING * this.#waited;
+    return { ...count, asked: count.asked + (waited * count.elapsedMs) / this.#everyMs };
   }
 
   #withPieces(latest: Count): Count {

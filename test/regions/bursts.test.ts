@@ -134,6 +134,35 @@ test("regular callers that are refused at first are known to those that flood, h
   for (const count of counts.slice(0, 10)) assert.ok(count > 0.6, `${counts}`);
 });
 
+for (const kind of [fixedWindow, slidingWindow]) {
+  test(`workers who all wait for the next window count as much as those of a region that was first: ${kind.name}`, async () => {
+    const world = new World(kind({ limit: 300, windowMs: 1000 }), { regions: ["eu", "us"] });
+    world.home.latencyMs = 40;
+    const { clock } = world;
+    const counts = [0, 0];
+    const work = async (region: number) => {
+      for (;;) {
+        await world.regions[region]?.limiter.acquire();
+        counts[region] = (counts[region] ?? 0) + 1;
+        await new Promise<void>((resolve) => clock.wakeAt(clock.now() + 20, resolve));
+      }
+    };
+    const begin = (region: number) => {
+      for (let n = 0; n < 20; n++) work(region).catch(() => {});
+    };
+    await clock.advance(10_000);
+    begin(0);
+    await clock.advance(10_000);
+    begin(1);
+    await clock.advance(12_000);
+    counts.fill(0);
+    await clock.advance(10_000);
+    const [first = 0, second = 0] = counts;
+    assert.ok(second > 0.85 * first && first + second > 2900, `${first} and ${second} of 3000`);
+    await world.close();
+  });
+}
+
 test("update with the same numbers, again and again, keeps no part from the others", async () => {
   const numbers = { limit: 600, windowMs: 20_000 };
   // whatever a rate in the same limiter is
