@@ -29,11 +29,14 @@
  * Callers who all call at once, and then pause, are counted from burst to burst: see `bursts.ts`.
  *
  * Who asks at all asks for as large a part as one request needs: that of the policy of which it needs the largest part,
- * which need not be the one that limits how many come. Callers that wait when a count begins are taken to ask three times in
- * an interval: a few that always wait would otherwise ask for hardly more than they get.
+ * which need not be the one that limits how many come.
  *
  * Example: 3600 an hour and 100 a second. A request for 1 costs 1 s, for the hour, if little is left of that, or else 10 ms
  * (`counting.ts`); it needs 0.01, for the second.
+ *
+ * Callers who wait would ask more often if they had more. How much more is not known, so while some wait for most of a count
+ * they are taken to ask for half as much again, and each that waits for two more in an interval: the part grows until it serves
+ * them. Example: ten workers that always wait have 50 of 1000 a second. They state 95, then 162, 264, 416, and then half the limit.
  *
  * Times are ms; costs are ms for which the whole limit has to work.
  */
@@ -54,8 +57,11 @@ const LONG = 0.85;
 const MOST_PIECES = 8;
 /** A count that is by this factor more than the estimate is not added to those before. */
 const JUMP = 3;
-/** Who waits when a count begins is taken to ask so often in an interval. */
-const WAITING = 3;
+/** A part is lacking if callers wait for it for this part of a count; then they are taken to ask for so much more,
+ * and each that waits so often in an interval, too. */
+const LACKING = 0.75;
+const MORE = 1.5;
+const WAITING = 2;
 /** Demand that has grown by this factor does not wait for the next interval. */
 const RISING = 1.5;
 /** More demand than this is no more urgent, in limits. */
@@ -87,15 +93,15 @@ export class Demand {
   #bursts: Bursts | undefined;
   /** In limits, as all that follows. */
   #estimate = 0;
-  /** What callers wait for. */
-  waiting = 0;
+  /** What callers wait for; for how long some have waited since the count began, and since when some do again. */
+  #waiting = 0;
+  #waitedMs = 0;
+  #waitsSinceMs = 0;
   #sinceMs: number;
   #asked = 0;
   #requests = 0;
   /** Of a request, on average. */
   #cost = 0;
-  /** What was waited for when the count began. */
-  #waited = 0;
   /** Of the largest request since then, and of the largest one before. */
   #need = 0;
   #needBefore = 0;
@@ -117,7 +123,7 @@ export class Demand {
 
   /** The estimate, in `WHOLE`. */
   get value(): number {
-    const waiting = this.#areFew ? this.waiting / this.#memoryMs : 0;
+    const waiting = this.#areFew ? this.#waiting / this.#memoryMs : 0;
     const asked = Math.min(MOST, this.#estimate + waiting);
     if (asked === 0) return 0;
     return Math.round(Math.max(asked * WHOLE, this.#largest * WHOLE + ROUNDED_OFF));
@@ -133,6 +139,19 @@ export class Demand {
     this.#requests += requests;
     if (need > this.#need) this.#need = need;
     this.#bursts?.asked(cost);
+  }
+
+  /** A caller waits from now on, for requests that cost so much. */
+  waits(cost: number, now: number): void {
+    if (this.#waiting === 0) this.#waitsSinceMs = now;
+    this.#waiting += cost;
+  }
+
+  /** It waits no more. */
+  served(cost: number, now: number, isLast: boolean): void {
+    // differences of sums are not exact
+    this.#waiting = isLast ? 0 : Math.max(0, this.#waiting - cost);
+    if (isLast) this.#waitedMs += now - this.#waitsSinceMs;
   }
 
   /** There is a request now, which is counted already. */
@@ -174,7 +193,8 @@ export class Demand {
     this.#sinceMs = now;
     this.#asked = 0;
     this.#requests = 0;
-    this.#waited = this.waiting;
+    this.#waitsSinceMs = now;
+    this.#waitedMs = 0;
   }
 
   /** Estimates the demand, and counts from now on. @returns whether the demand has changed by more than chance */
@@ -219,7 +239,7 @@ export class Demand {
 
   /** The largest request counts for as long as the estimate remembers it; who asks for nothing needs nothing. */
   #forgetNeed(now: number): void {
-    if (this.waiting > 0) return;
+    if (this.#waiting > 0) return;
     if (this.#estimate === 0) this.#need = 0;
     const memoryMs = Math.max(MEMORY * this.#everyMs, this.#memoryMs);
     const isOld = this.#need > 0 && now - this.#needSinceMs >= memoryMs;
@@ -238,8 +258,10 @@ export class Demand {
   #latest(now: number): Count {
     const elapsedMs = now - this.#sinceMs;
     const count = this.#bursts?.count(now) ?? { asked: this.#asked, elapsedMs };
-    const waited = this.#areFew ? 0 : WAITING * this.#waited;
-    return { ...count, asked: count.asked + (waited * count.elapsedMs) / this.#everyMs };
+    const waitedMs = this.#waitedMs + (this.#waiting > 0 ? now - this.#waitsSinceMs : 0);
+    if (this.#areFew || waitedMs < LACKING * elapsedMs) return count;
+    const waiting = (WAITING * this.#waiting * count.elapsedMs) / this.#everyMs;
+    return { ...count, asked: count.asked * MORE + waiting };
   }
 
   #withPieces(latest: Count): Count {

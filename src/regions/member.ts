@@ -121,14 +121,13 @@ export class Member {
 
   /** Counts a caller among those that wait: they are demand in the next interval too, and keep the process alive. */
   waits(part: Part, cost: number, answer: Promise<unknown>): void {
-    part.demand.waiting += cost;
+    const { clock } = this.#options;
+    part.demand.waits(cost, clock.now());
     part.callers += 1;
     this.#callers += 1;
     const done = () => {
       part.callers -= 1;
-      // differences of sums are not exact
-      const left = part.callers === 0 ? 0 : Math.max(0, part.demand.waiting - cost);
-      part.demand.waiting = left;
+      part.demand.served(cost, clock.now(), part.callers === 0);
       this.#callers -= 1;
       if (this.#callers === 0) this.#alarm.leave();
     };

@@ -459,17 +459,23 @@ test("counts that are all greater, or all less, tell together what none of them 
   }
 });
 
-test("who waits counts for as much, however often messages are sent", () => {
-  for (const partMs of [333, 500, 900]) {
-    const demand = new Demand(1000, 0);
-    const waiting = 20;
-    demand.waiting = waiting;
-    demand.begin(0);
-    for (let now = partMs; now < 5000; now += partMs) {
-      const requests = Math.round((60 * partMs) / 1000);
-      demand.asked(requests, 0, requests);
-      demand.measure(now);
-      assert.ok(Math.abs(demand.value / 1e6 - 60 - 3 * waiting) < 2, `${demand.value} at ${now}`);
+test("callers that wait most of the time ask for half as much again, and twice more each; others for what they ask for", () => {
+  for (const [servedMs, expected] of [
+    [0, 60 * 1.5 + 2 * 20],
+    [200, 60 * 1.5 + 2 * 20],
+    [300, 60],
+  ] as const) {
+    for (const partMs of [333, 500, 900]) {
+      const demand = new Demand(1000, 0);
+      demand.begin(0);
+      for (let now = partMs; now < 9000; now += partMs) {
+        demand.waits(20, now - partMs + (servedMs * partMs) / 1000);
+        const requests = Math.round((60 * partMs) / 1000);
+        demand.asked(requests, 0, requests);
+        demand.measure(now);
+        assert.ok(Math.abs(demand.value / 1e6 - expected) < 2, `${demand.value} at ${now}`);
+        demand.served(20, now, true);
+      }
     }
   }
 });
@@ -503,7 +509,7 @@ test("what few callers wait for is bounded like other demand, and what a request
   demand.asked(200, 0.7);
   demand.measure(1000);
   assert.is(Math.round(demand.value / 1e6), 700);
-  demand.waiting = 1e15;
+  demand.waits(1e15, 1000);
   assert.is(demand.value, 16e9);
 });
 
