@@ -105,6 +105,19 @@ function onPlatform(name: string, body: (platform: Platform) => void): void {
 
 const clocks = { systemClock, preciseClock };
 
+onPlatform(
+  "a time that is over by now is waited for without a negative delay, of which Node warns",
+  (at) => {
+    let woken = 0;
+    systemClock.wakeAt(at.now - 5, () => {
+      woken += 1;
+    });
+    assert.equal(at.slept, [0]);
+    at.fire(0);
+    assert.is(woken, 1);
+  },
+);
+
 for (const [name, clock] of Object.entries(clocks)) {
   platform(`${name}: monotonic ms, and their distance to Unix time`, () => {
     const before = performance.now();
