@@ -82,7 +82,7 @@ export interface Gateway {
  *
  * @param options see `GatewayOptions`; `rules` is required
  * @returns the gateway, once its rules are loaded
- * @throws (as a rejection) RulesError if the rules are invalid, the source's own error if they
+ * @throws (rejects) RulesError if the rules are invalid, the source's own error if they
  *   cannot be loaded, and RangeError or TypeError on a bad option
  * @example
  * const gateway = await createGateway({ rules: fileSource("rules.yaml") });

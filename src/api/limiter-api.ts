@@ -56,7 +56,7 @@ export interface Limiter<Name extends string = string> {
    * @param options.signal ends the wait
    * @param options.share, options.weight, options.priority on a fair limiter: the share it counts for
    * @returns how long it waited, ms
-   * @throws (as a rejection) RangeError or TypeError on a bad argument, PermitsExceedCapacityError,
+   * @throws (rejects) RangeError or TypeError on a bad argument, PermitsExceedCapacityError,
    *   QueueFullError, or the signal's own reason
    * @example
    * await limiter.acquire();
@@ -245,7 +245,7 @@ export interface Reservation<Name extends string = string> {
    *
    * @param options.signal ends the wait and cancels the reservation
    * @returns the ms from `reserve()` until they could be used
-   * @throws (as a rejection) ReservationCancelledError, or the signal's own reason
+   * @throws (rejects) ReservationCancelledError, or the signal's own reason
    */
   ready(options?: WaitOptions): Promise<number>;
 

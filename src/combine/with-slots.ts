@@ -69,7 +69,7 @@ export interface LeasingLimiter {
    * @param options.signal ends the wait; what was granted is given back
    * @param options.share, options.weight, options.priority the share it counts for, where a limiter is fair
    * @returns the lease
-   * @throws (as a rejection) QueueFullError, StoreUnavailableError, or the signal's own reason
+   * @throws (rejects) QueueFullError, StoreUnavailableError, or the signal's own reason
    */
   acquire(slots?: number, options?: WaitOptions): Promise<CombinedLease>;
   /**
@@ -81,7 +81,7 @@ export interface LeasingLimiter {
    *   default `Infinity`. Absent: 0
    * @returns the lease; `undefined` when the time is over, or as soon as it is clear that it will
    *   not suffice; nothing is held then
-   * @throws (as a rejection) RangeError or TypeError on a bad argument, StoreUnavailableError, or
+   * @throws (rejects) RangeError or TypeError on a bad argument, StoreUnavailableError, or
    *   the signal's own reason
    * @example
    * await using lease = await limiter.tryAcquire({ timeoutMs: 250 });

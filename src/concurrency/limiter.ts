@@ -168,7 +168,7 @@ export class ConcurrencyLimiter implements Counted {
    * @param options.signal ends the wait
    * @param options.share, options.weight, options.priority on a fair limiter: the share it counts for
    * @returns the lease of all of them
-   * @throws (as a rejection) TypeError or RangeError on a bad argument, PermitsExceedCapacityError if there are
+   * @throws (rejects) TypeError or RangeError on a bad argument, PermitsExceedCapacityError if there are
    *   fewer slots, QueueFullError, or the signal's own reason
    * @example
    * using lease = await limiter.acquire();
@@ -198,7 +198,7 @@ export class ConcurrencyLimiter implements Counted {
    * @param wait ms, or `{ timeoutMs, signal }`: `timeoutMs` is 0 or more (below 0 counts as 0), by
    *   default `Infinity`
    * @returns the lease; `undefined` when the time is over, or at once if callers wait for `maxWaiting` slots
-   * @throws (as a rejection) RangeError or TypeError on a bad argument, PermitsExceedCapacityError if there are
+   * @throws (rejects) RangeError or TypeError on a bad argument, PermitsExceedCapacityError if there are
    *   fewer slots, or the signal's own reason
    * @example
    * using lease = await limiter.tryAcquire(1, 250);
@@ -279,7 +279,7 @@ export class ConcurrencyLimiter implements Counted {
    * @param options.signal ends the wait for them; it does not interrupt `fn`
    * @param options.isOverload whether an error of `fn` says that it met a limit. Default: a `TimeoutError`
    * @returns what `fn` returns
-   * @throws (as a rejection) what `fn` throws, or what `acquire` throws; `fn` is not called then
+   * @throws (rejects) what `fn` throws, or what `acquire` throws; `fn` is not called then
    * @example
    * const pages = await Promise.all(urls.map((url) => limiter.run(() => fetch(url))));
    */

@@ -94,7 +94,7 @@ export interface RedisConcurrencyLimiter extends Counted, SlotLimiter, AsyncDisp
    * @param options.signal ends the wait
    * @param options.share, options.weight, options.priority on a fair limiter: the share it counts for
    * @returns the lease of all of them
-   * @throws (as a rejection) TypeError or RangeError on a bad argument, PermitsExceedCapacityError if there are
+   * @throws (rejects) TypeError or RangeError on a bad argument, PermitsExceedCapacityError if there are
    *   fewer slots, QueueFullError, StoreUnavailableError,
    *   LimiterClosedError, or the signal's own reason
    * @example
@@ -111,7 +111,7 @@ export interface RedisConcurrencyLimiter extends Counted, SlotLimiter, AsyncDisp
    *   default `Infinity`. Default: 0
    * @returns the lease; `undefined` when the time is over, or at once if callers wait for `maxWaiting` slots. A
    *   reply that is under way is awaited even when the time is over
-   * @throws (as a rejection) RangeError or TypeError on a bad argument, StoreUnavailableError,
+   * @throws (rejects) RangeError or TypeError on a bad argument, StoreUnavailableError,
    *   LimiterClosedError, or the signal's own reason
    * @example
    * await using lease = await limiter.tryAcquire(1, 250);
@@ -128,7 +128,7 @@ export interface RedisConcurrencyLimiter extends Counted, SlotLimiter, AsyncDisp
    * @param options.slots how many it holds: a whole number, 1 or more, at most the limit. Default 1
    * @param options.signal ends the wait for the lease; it does not interrupt `fn` once it runs
    * @returns what `fn` returns
-   * @throws (as a rejection) what `fn` throws; or what `acquire` throws, and then `fn` was not called
+   * @throws (rejects) what `fn` throws; or what `acquire` throws, and then `fn` was not called
    * @example
    * await limiter.run(({ signal }) => fetch(url, { signal }));
    */

@@ -28,7 +28,7 @@ export interface RateVerbs {
    *
    * @param permitsPerSecond above 0, `Infinity` for no limit
    * @returns which code follows the new rate, as far as the store knows: see `RateSetting`
-   * @throws (as a rejection) RangeError or TypeError; StoreUnavailableError
+   * @throws (rejects) RangeError or TypeError; StoreUnavailableError
    * @example
    * const { reaches, rateInUse } = await limiter.setRate(10);
    * if (reaches === "only-this-declaration") console.warn(`others declare other numbers: ${rateInUse}`);

@@ -39,7 +39,7 @@ export class LiveRules {
     this.#feeds = sources.map((source) => new Feed(source));
   }
 
-  /** @throws (as a rejection) if no source has valid rules */
+  /** @throws (rejects) if no source has valid rules */
   async open(): Promise<void> {
     await Promise.all(this.#feeds.map((feed) => this.#load(feed)));
     this.#choose();

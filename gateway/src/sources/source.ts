@@ -10,7 +10,7 @@ export interface RuleSource {
    *
    * @param signal aborted when the result is not needed any more
    * @returns YAML, or rules that were read already; the same value again if nothing has changed
-   * @throws (as a rejection) if the source cannot be reached
+   * @throws (rejects) if the source cannot be reached
    */
   load(signal: AbortSignal): Promise<string | readonly Rule[]>;
 

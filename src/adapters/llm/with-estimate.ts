@@ -45,7 +45,7 @@ export interface EstimateOptions extends ShareOptions {
  *   having called `settle` (default 0: everything is given back); `onUnsettled` reports lost
  *   corrections; `share`, `weight` and `priority`: the share it counts for, on a fair limiter
  * @returns what `fn` returns. Without `settle` the estimate stands
- * @throws (as a rejection) what `fn` throws, or what `acquire` throws, or RangeError or TypeError
+ * @throws (rejects) what `fn` throws, or what `acquire` throws, or RangeError or TypeError
  *   on a bad argument, for example a policy in `failed` that the limiter does not have: `fn` has
  *   not been called then
  * @example

@@ -164,7 +164,7 @@ export class PacedQueue extends PQueue<WaitingJobs, PacedAddOptions> {
    * @param options PQueue's `priority`, `id`, `signal` and `timeout`; `permits`, the cost of the job
    *   (default 1); in a fair queue `share` and `weight`
    * @returns what the job returns
-   * @throws (as a rejection) what the job throws, PQueue's TimeoutError or the signal's own reason;
+   * @throws (rejects) what the job throws, PQueue's TimeoutError or the signal's own reason;
    *   RangeError or TypeError on bad options; QueueFullError, see `onFull`; the limiter's error if the
    *   limiter rejects the job when it is next: then the job was not called
    * @example
