@@ -238,7 +238,7 @@ class Member {
 
   #round(nowMs: number): readonly string[] | undefined {
     const { region, id, base, leaseMs, reserved } = this.#options;
-    if (this.#demand.measure(nowMs)) this.#soon = 0;
+    if (this.#demand.measure(nowMs, 1)) this.#soon = 0;
     const sharers = this.#rows.filter((row) => row.region === region).length;
     this.#idle = this.#demand.value > reserved / Math.max(1, sharers) ? 0 : this.#idle + 1;
     if (this.#idle >= IDLE_INTERVALS) {

@@ -34,14 +34,13 @@
  * Example: 3600 an hour and 100 a second. A request for 1 costs 1 s, for the hour, if little is left of that, or else 10 ms
  * (`counting.ts`); it needs 0.01, for the second.
  *
- * Callers who wait would ask more often if they had more. How much more is not known, so while some wait for most of a count
- * they are taken to ask for half as much again, and each that waits for two more in an interval: the part grows until it serves
- * them. Example: ten workers that always wait have 50 of 1000 a second. They state 95, then 162, 264, 416, and then half the limit.
+ * What callers wait for is asked for in an interval at least. They may ask for more when they have it: see `waiting.ts`.
  *
  * Times are ms; costs are ms for which the whole limit has to work.
  */
 import { WHOLE } from "../stores/ledger.ts";
 import { Bursts, type Count } from "./bursts.ts";
+import { Waiting } from "./waiting.ts";
 
 /** A count is too short to tell anything before this part of an interval. */
 const LEAST = 0.075;
@@ -57,11 +56,6 @@ const LONG = 0.85;
 const MOST_PIECES = 8;
 /** A count that is by this factor more than the estimate is not added to those before. */
 const JUMP = 3;
-/** A part is lacking if callers wait for it for this part of a count; then they are taken to ask for so much more,
- * and each that waits so often in an interval, too. */
-const LACKING = 0.75;
-const MORE = 1.5;
-const WAITING = 2;
 /** Demand that has grown by this factor does not wait for the next interval. */
 const RISING = 1.5;
 /** More demand than this is no more urgent, in limits. */
@@ -91,12 +85,9 @@ export class Demand {
   readonly #everyMs: number;
   /** Since others were told of it first. */
   #bursts: Bursts | undefined;
+  readonly waiting: Waiting;
   /** In limits, as all that follows. */
   #estimate = 0;
-  /** What callers wait for; for how long some have waited since the count began, and since when some do again. */
-  #waiting = 0;
-  #waitedMs = 0;
-  #waitsSinceMs = 0;
   #sinceMs: number;
   #asked = 0;
   #requests = 0;
@@ -117,14 +108,17 @@ export class Demand {
 
   constructor(everyMs: number, now: number) {
     this.#everyMs = everyMs;
+    this.waiting = new Waiting(everyMs);
     this.#sinceMs = now;
     this.#needSinceMs = now;
   }
 
   /** The estimate, in `WHOLE`. */
   get value(): number {
-    const waiting = this.#areFew ? this.#waiting / this.#memoryMs : 0;
-    const asked = Math.min(MOST, this.#estimate + waiting);
+    const demand = this.#areFew
+      ? this.#estimate + this.waiting.cost / this.#memoryMs
+      : this.waiting.stated(this.#estimate);
+    const asked = Math.min(MOST, demand);
     if (asked === 0) return 0;
     return Math.round(Math.max(asked * WHOLE, this.#largest * WHOLE + ROUNDED_OFF));
   }
@@ -139,19 +133,6 @@ export class Demand {
     this.#requests += requests;
     if (need > this.#need) this.#need = need;
     this.#bursts?.asked(cost);
-  }
-
-  /** A caller waits from now on, for requests that cost so much. */
-  waits(cost: number, now: number): void {
-    if (this.#waiting === 0) this.#waitsSinceMs = now;
-    this.#waiting += cost;
-  }
-
-  /** It waits no more. */
-  served(cost: number, now: number, isLast: boolean): void {
-    // differences of sums are not exact
-    this.#waiting = isLast ? 0 : Math.max(0, this.#waiting - cost);
-    if (isLast) this.#waitedMs += now - this.#waitsSinceMs;
   }
 
   /** There is a request now, which is counted already. */
@@ -193,12 +174,16 @@ export class Demand {
     this.#sinceMs = now;
     this.#asked = 0;
     this.#requests = 0;
-    this.#waitsSinceMs = now;
-    this.#waitedMs = 0;
+    this.waiting.restart(now);
   }
 
-  /** Estimates the demand, and counts from now on. @returns whether the demand has changed by more than chance */
-  measure(now: number): boolean {
+  /**
+   * Estimates the demand, and counts from now on.
+   *
+   * @param part what may be used, of the limit
+   * @returns whether the demand has changed by more than chance
+   */
+  measure(now: number, part: number): boolean {
     const elapsed = now - this.#sinceMs;
     // a message that follows another one at once says the same
     if (elapsed < this.#everyMs * LEAST) return false;
@@ -232,6 +217,7 @@ export class Demand {
     if (this.#isOver(count)) this.#estimate = 0;
     this.#forgetNeed(now);
     this.#pieces = isTrend ? NO_PIECES : [latest, ...this.#pieces.slice(0, MOST_PIECES - 1)];
+    this.waiting.look(now, elapsed, newest(count), part);
     this.#restart(now);
     const after = this.#estimate;
     return !isChance && Math.max(before, after) > Math.min(before, after) * RISING;
@@ -239,7 +225,7 @@ export class Demand {
 
   /** The largest request counts for as long as the estimate remembers it; who asks for nothing needs nothing. */
   #forgetNeed(now: number): void {
-    if (this.#waiting > 0) return;
+    if (this.waiting.cost > 0) return;
     if (this.#estimate === 0) this.#need = 0;
     const memoryMs = Math.max(MEMORY * this.#everyMs, this.#memoryMs);
     const isOld = this.#need > 0 && now - this.#needSinceMs >= memoryMs;
@@ -257,11 +243,8 @@ export class Demand {
   /** Returns what was asked for since the last message, or from burst to burst. */
   #latest(now: number): Count {
     const elapsedMs = now - this.#sinceMs;
-    const count = this.#bursts?.count(now) ?? { asked: this.#asked, elapsedMs };
-    const waitedMs = this.#waitedMs + (this.#waiting > 0 ? now - this.#waitsSinceMs : 0);
-    if (this.#areFew || waitedMs < LACKING * elapsedMs) return count;
-    const waiting = (WAITING * this.#waiting * count.elapsedMs) / this.#everyMs;
-    return { ...count, asked: count.asked * MORE + waiting };
+    const waiting = this.#areFew ? 0 : (this.waiting.cost * elapsedMs) / this.#everyMs;
+    return this.#bursts?.count(now) ?? { asked: Math.max(this.#asked, waiting), elapsedMs };
   }
 
   #withPieces(latest: Count): Count {

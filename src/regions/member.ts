@@ -122,12 +122,12 @@ export class Member {
   /** Counts a caller among those that wait: they are demand in the next interval too, and keep the process alive. */
   waits(part: Part, cost: number, answer: Promise<unknown>): void {
     const { clock } = this.#options;
-    part.demand.waits(cost, clock.now());
+    part.demand.waiting.begin(cost, clock.now());
     part.callers += 1;
     this.#callers += 1;
     const done = () => {
       part.callers -= 1;
-      part.demand.served(cost, clock.now(), part.callers === 0);
+      part.demand.waiting.end(cost, clock.now(), part.callers === 0);
       this.#callers -= 1;
       if (this.#callers === 0) this.#alarm.leave();
     };
@@ -240,7 +240,8 @@ export class Member {
     }
     // a member that has become patient lacks something else now
     const { part } = lease;
-    if (part.demand.measure(now)) lease.soon = 0;
+    const usable = this.#options.reserved + part.inUse / WHOLE;
+    if (part.demand.measure(now, usable)) lease.soon = 0;
     part.weigh();
     // what waits, or comes at once, may need a larger part than the reserve, however seldom it comes
     const isAwaited = part.callers > 0 || !part.isIdle || part.demand.isBursty(now);

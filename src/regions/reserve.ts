@@ -141,7 +141,9 @@ function openReserve(
   const part = { names, list: partsOf(list, fraction) };
   const outageStats = new ReserveStats(name);
   const [store, key, , checked] = argumentsOf(local, name, part, options);
-  const limiter = new KeyedRemoteLimiter(store, key, part, { ...checked, outageStats });
+  // a clock that is only this process's is none for the store, which others share
+  const own = { ...checked, outageStats, sendsTime: false };
+  const limiter = new KeyedRemoteLimiter(store, key, part, own);
   outageStats.limiter = limiter;
   return limiter;
 }

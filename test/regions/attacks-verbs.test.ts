@@ -483,7 +483,9 @@ test("with a local store that is slow, a signal ends a call at once", async () =
 });
 
 test("… and a time-out counts for the whole call", async () => {
-  const { clock, local, limiter } = await withLocal();
+  // its reserve has a permit each 400 ms
+  const slow = tokenBucket({ capacity: 300, refill: 75, everyMs: 1000 });
+  const { clock, local, limiter } = await withLocal({}, slow);
   while (await limiter.tryAcquire());
   local.delayMs = 300;
   const startMs = clock.now();

@@ -13,6 +13,7 @@ import { Counting } from "../../src/regions/counting.ts";
 import { Demand } from "../../src/regions/demand.ts";
 import { divide, isLacked } from "../../src/regions/division.ts";
 import type { Numbers } from "../../src/regions/numbers.ts";
+import { Waiting } from "../../src/regions/waiting.ts";
 import { waterFill } from "../../src/regions/water-fill.ts";
 import { seeded } from "../support/random.ts";
 import { World } from "../support/regions/world.ts";
@@ -432,7 +433,7 @@ test("few requests: what chance does not explain is believed at once, what it do
   for (const [requests, expected] of rows) {
     demand.asked(requests * 50, 0, requests);
     now += 1000;
-    demand.measure(now);
+    demand.measure(now, 1);
     assert.ok(Math.abs(demand.value / 5e7 - expected) < 0.01, `${demand.value} after ${requests}`);
   }
 });
@@ -448,36 +449,42 @@ test("counts that are all greater, or all less, tell together what none of them 
     const demand = new Demand(1000, 0);
     demand.asked(400, 0, 40);
     let now = 1000;
-    demand.measure(now);
+    demand.measure(now, 1);
     for (const count of requests) {
       demand.asked(count * 10, 0, count);
       now += 500;
-      demand.measure(now);
+      demand.measure(now, 1);
     }
     const estimate = demand.value / 1e7;
     assert.ok(Math.abs(estimate - expected) < 1, `${name}: ${estimate}`);
   }
 });
 
-test("callers that wait most of the time ask for half as much again, and twice more each; others for what they ask for", () => {
-  for (const [servedMs, expected] of [
-    [0, 60 * 1.5 + 2 * 20],
-    [200, 60 * 1.5 + 2 * 20],
-    [300, 60],
-  ] as const) {
-    for (const partMs of [333, 500, 900]) {
-      const demand = new Demand(1000, 0);
-      demand.begin(0);
-      for (let now = partMs; now < 9000; now += partMs) {
-        demand.waits(20, now - partMs + (servedMs * partMs) / 1000);
-        const requests = Math.round((60 * partMs) / 1000);
-        demand.asked(requests, 0, requests);
-        demand.measure(now);
-        assert.ok(Math.abs(demand.value / 1e6 - expected) < 2, `${demand.value} at ${now}`);
-        demand.served(20, now, true);
-      }
-    }
-  }
+/** A caller waits for a part of each second. @param asked what is asked for with such a part of the limit */
+function statedWhile(waitingMs: number, asked: (part: number) => number, seconds: number) {
+  const waiting = new Waiting(1000);
+  let part = 0.064;
+  return Array.from({ length: seconds }, (_, i) => {
+    waiting.begin(1, 1000 * i);
+    waiting.end(1, 1000 * i + waitingMs, true);
+    waiting.look(1000 * (i + 1), 1000, asked(part), part);
+    waiting.restart(1000 * (i + 1));
+    part = waiting.stated(asked(part));
+    return Number(part.toFixed(3));
+  });
+}
+
+test("what callers who wait would ask for is found by trying", () => {
+  // until they have what they can use, and a little more for a while
+  const grows = statedWhile(900, (part) => Math.min(0.3, part), 10);
+  assert.equal(grows, [0.096, 0.144, 0.216, 0.324, 0.45, 0.45, 0.45, 0.45, 0.3, 0.3]);
+  // short waits: what is asked for, and half as much again in 4 of 34 intervals
+  const tries = statedWhile(400, () => 0.064, 40);
+  assert.equal(tries.slice(0, 5), [0.096, 0.096, 0.096, 0.096, 0.064]);
+  assert.is(tries.filter((part) => part > 0.07).length, 8, `${tries}`);
+  // hardly any waits
+  const none = statedWhile(100, () => 0.064, 40);
+  assert.is(Math.max(...none), 0.064);
 });
 
 test("demand that differs in each third of an interval, in the same way, is their sum", () => {
@@ -485,7 +492,7 @@ test("demand that differs in each third of an interval, in the same way, is thei
   const demand = new Demand(999, 0);
   for (let i = 0; i < 30; i++) {
     demand.asked(thirds[i % 3] ?? 0, 0, thirds[i % 3]);
-    demand.measure((i + 1) * 333);
+    demand.measure((i + 1) * 333, 1);
     if (i >= 6) assert.ok(Math.abs(demand.value / 1e6 - 200) < 2, `${demand.value} at ${i}`);
   }
 });
@@ -499,7 +506,7 @@ test("demand that rises soon after it has begun is no burst", () => {
       demand.asked(1, 0);
       demand.seen(now);
     }
-    if (now % 1000 === 950) demand.measure(now + 50);
+    if (now % 1000 === 950) demand.measure(now + 50, 1);
   }
   assert.is(demand.value / 1e9, 1.2);
 });
@@ -507,9 +514,9 @@ test("demand that rises soon after it has begun is no burst", () => {
 test("what few callers wait for is bounded like other demand, and what a request needs counts for more", () => {
   const demand = new Demand(1000, 0);
   demand.asked(200, 0.7);
-  demand.measure(1000);
+  demand.measure(1000, 1);
   assert.is(Math.round(demand.value / 1e6), 700);
-  demand.waits(1e15, 1000);
+  demand.waiting.begin(1e15, 1000);
   assert.is(demand.value, 16e9);
 });
 

@@ -86,6 +86,32 @@ test("a process that the reserve of its region serves sends the home one message
   assert.is(world.home.messages, REGIONS.length * PROCESSES);
 });
 
+test("the reserve goes by the time of its store, not by the clocks of the processes, which differ", async () => {
+  const clock = new FakeClock();
+  const local = memoryStore({ clock });
+  const home = { run: () => {}, exchange: () => Promise.reject(new Error("away")) };
+  const limiters = [0, 50].map((aheadMs) =>
+    RegionalLimiter.create("limit", LIMIT, {
+      home: home as unknown as Store,
+      local,
+      region: "eu",
+      regions: ["eu"],
+      reserve: 1,
+      clock: {
+        now: () => clock.now() + aheadMs,
+        wakeAt: (timeMs, wake) => clock.wakeAt(timeMs - aheadMs, wake),
+      },
+    }),
+  );
+  let granted = 0;
+  for (let ms = 0; ms < 5000; ms += 5) {
+    for (const limiter of limiters) if (await limiter.tryAcquire(10)) granted += 10;
+    await clock.advance(5);
+  }
+  assert.ok(granted <= 1000 + 5000, `${granted} of 6000`);
+  await Promise.all(limiters.map((limiter) => limiter.close()));
+});
+
 test("what the quiet processes of a region leave goes to its busy one first, and then to other regions", () =>
   seeded(1, async () => {
     const world = regionsOf();

@@ -1,0 +1,83 @@
+/**
+ * What callers who wait would ask for if they had more. It is found by trying: ten workers that call again as soon as they are
+ * served ask for what they get, however much they could use.
+ *
+ * So while some wait for a good part of the time, the member states `MORE` times what is asked for. If they ask for more as the
+ * part grows, it states that much more of that. If the part is larger than what they ask for, for `PATIENCE` intervals, they
+ * have enough: short waits are usual where a burst is small. Then it states what is asked for, and tries again after `REST`
+ * intervals. Where the part does not grow, since others may have as much, it goes on: that costs nobody anything.
+ *
+ * Example: ten workers have 50 of 1000 a second, beside a region that asks for too much. The member states 75, then 112, 169,
+ * 253, 380, and then they have their half. If they can use 300 it states 450, for 4 intervals of 34, and 300 in the others.
+ *
+ * Where it is inexact: callers of whom none waits for `LACKING` of the time have enough, though a single worker would call more often.
+ */
+
+/** Callers lack permits if some wait for this part of the time. */
+const LACKING = 0.3;
+/** What they are taken to ask for then; and what shows that they do. */
+const MORE = 1.5;
+const GROWN = 1.2;
+/** In intervals. */
+const PATIENCE = 3;
+const REST = 30;
+
+export class Waiting {
+  readonly #everyMs: number;
+  /** What callers wait for; for how long some have waited since the last look, and since when some do again. */
+  cost = 0;
+  #waitedMs = 0;
+  #sinceMs = 0;
+  /** What was asked for when more was stated; and since when the part has been larger than what is. */
+  #asked = 0;
+  #enoughMs = Infinity;
+  #isTrying = false;
+  #restUntilMs = -Infinity;
+
+  constructor(everyMs: number) {
+    this.#everyMs = everyMs;
+  }
+
+  /** A caller waits from now on, for requests that cost so much. */
+  begin(cost: number, now: number): void {
+    if (this.cost === 0) this.#sinceMs = now;
+    this.cost += cost;
+  }
+
+  /** It waits no more. */
+  end(cost: number, now: number, isLast: boolean): void {
+    // differences of sums are not exact
+    this.cost = isLast ? 0 : Math.max(0, this.cost - cost);
+    if (isLast) this.#waitedMs += now - this.#sinceMs;
+  }
+
+  /** What they ask for if they can have more. */
+  stated(asked: number): number {
+    return this.#isTrying ? MORE * Math.max(asked, this.#asked) : asked;
+  }
+
+  /** Forgets how long they have waited, as a count begins. */
+  restart(now: number): void {
+    this.#sinceMs = now;
+    this.#waitedMs = 0;
+  }
+
+  /** A count has ended. @param asked what is asked for @param part what may be used, of the limit */
+  look(now: number, elapsedMs: number, asked: number, part: number): void {
+    const waitedMs = this.#waitedMs + (this.cost > 0 ? now - this.#sinceMs : 0);
+    const isLacking = waitedMs >= LACKING * elapsedMs && now >= this.#restUntilMs;
+    if (this.#isTrying ? asked > this.#asked * GROWN : isLacking) {
+      this.#isTrying = true;
+      this.#asked = asked;
+      this.#enoughMs = Infinity;
+    } else if (asked + this.cost === 0) {
+      this.#isTrying = false;
+    } else if (this.#isTrying) {
+      if (part < asked * GROWN) this.#enoughMs = Infinity;
+      else if (this.#enoughMs === Infinity) this.#enoughMs = now;
+      if (now - this.#enoughMs < PATIENCE * this.#everyMs) return;
+      this.#isTrying = false;
+      this.#restUntilMs = now + REST * this.#everyMs;
+    }
+  }
+}
