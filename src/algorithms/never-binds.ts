@@ -41,7 +41,7 @@ export function uselessWindows(
     return [
       `policy "${policy.name}" (${describe(policy)}) can never bind where all policies are asked for the same permits: ` +
         `"${by.name}" (${describe(by)}) lets at most ${most(by, policy)} through in that time. ` +
-        `Leave "${policy.name}" out, lower its limit, or name the permits of each policy in every request`,
+        `Leave "${policy.name}" out, lower its limit, or name permits by policy in every request`,
     ];
   });
 }

@@ -29,11 +29,6 @@ export interface Timer {
 /** The longest delay of `setTimeout`, ms. With a longer one it fires at once. */
 export const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
 
-/** Returns a delay that `setTimeout` takes without a warning, which Node prints of negative ones, too. */
-export function delayOf(ms: number): number {
-  return Math.max(0, Math.min(LONGEST_TIMEOUT_MS, ms));
-}
-
 /**
  * 1000 plus two units in the last place. (n / 1000) * 1000 may come out just below n, and the floor
  * would then lose a microsecond that `now()` did report. Two units never add a microsecond.
@@ -113,12 +108,13 @@ export class Timeout implements Timer {
 
   /** Sleeps until its time has come. */
   sleep(): this {
-    this.sleepFor(this.#timeMs - systemNow());
+    // Node warns of negative delays
+    this.sleepFor(Math.max(0, this.#timeMs - systemNow()));
     return this;
   }
 
   protected sleepFor(left: number): void {
-    this.#timeout = setTimeout(this.look, delayOf(left));
+    this.#timeout = setTimeout(this.look, Math.min(left, LONGEST_TIMEOUT_MS));
     if (this.isIdle) unref(this.#timeout);
   }
 

@@ -5,7 +5,7 @@
  * reported as late.
  */
 
-import { delayOf } from "../ground/clock.ts";
+import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
 import { atEndOfTick } from "../ground/end-of-tick.ts";
 import { noAnswer, readable } from "../ground/errors.ts";
 
@@ -229,7 +229,7 @@ export class Batcher<Request extends Batchable, Answer> {
   }
 
   #setTimer(leftMs: number): void {
-    this.#timer = setTimeout(this.#check, delayOf(leftMs));
+    this.#timer = setTimeout(this.#check, Math.max(0, Math.min(LONGEST_TIMEOUT_MS, leftMs)));
   }
 
   readonly #check = (): void => {

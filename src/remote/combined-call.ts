@@ -25,7 +25,7 @@ import {
 } from "../api/participant.ts";
 import { firstOf, type StepOptions, until } from "../api/timeout.ts";
 import { show } from "../ground/check.ts";
-import { delayOf } from "../ground/clock.ts";
+import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
 import { oncePerProcess } from "../ground/copies.ts";
 import { noAnswer, StoreUnavailableError } from "../ground/errors.ts";
 import { all } from "../ground/maybe-promise.ts";
@@ -173,7 +173,7 @@ class CombinedCall {
     type Outcome = readonly Check[] | undefined;
     const overdue = new Promise<Outcome>((resolve) => {
       const expire = () => resolve(failed(noAnswer(timeoutMs), true));
-      timer = setTimeout(expire, delayOf(timeoutMs));
+      timer = setTimeout(expire, Math.min(LONGEST_TIMEOUT_MS, timeoutMs));
     });
     try {
       // a reply may arrive in the microtasks in which another outcome does

@@ -5,7 +5,7 @@
  */
 
 import type { OutageStats } from "../api/outage-stats.ts";
-import { delayOf } from "../ground/clock.ts";
+import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
 import { readable, StoreUnavailableError } from "../ground/errors.ts";
 import { LostReplyError } from "../stores/batch-id.ts";
 import { Breaker, type BreakerListener } from "../stores/breaker.ts";
@@ -135,7 +135,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
         for (const request of requests) if (!request.gone) request.fail(error);
         resolve();
       };
-      const last = setTimeout(end, delayOf(this.timeoutMs));
+      const last = setTimeout(end, Math.min(LONGEST_TIMEOUT_MS, this.timeoutMs));
       // the reply to this batch may still cause permits to return to the store
       this.#onDrained = () => {
         setTimeout(() => {

@@ -4,7 +4,7 @@
  * is open only probes are sent, one at a time, after growing and jittered pauses. The first probe that
  * succeeds closes the breaker for all.
  */
-import { delayOf } from "../ground/clock.ts";
+import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
 
 /** Pauses before the next probe, ms: each twice the one before. */
 const FIRST_PAUSE_MS = 25;
@@ -166,13 +166,13 @@ export class Breaker {
     if (this.#timer !== undefined || this.#nextProber === undefined) return;
     const restedMs = performance.now() - this.#restsSinceMs;
     const pauseMs = this.#pauseMs * (0.5 + Math.random() / 2);
-    this.#sleep(pauseMs - restedMs, () => this.#probe());
+    this.#sleep(Math.max(0, pauseMs - restedMs), () => this.#probe());
     this.#pauseMs = Math.min(LONGEST_PAUSE_MS, this.#pauseMs * 2);
   }
 
   #sleep(ms: number, then: () => void): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(then, delayOf(ms));
+    this.#timer = setTimeout(then, Math.min(LONGEST_TIMEOUT_MS, ms));
     if (!this.#isAwaited) this.#timer.unref?.();
   }
 
