@@ -85,7 +85,7 @@ export class Demand {
   readonly #everyMs: number;
   /** Since others were told of it first. */
   #bursts: Bursts | undefined;
-  readonly waiting: Waiting;
+  #waiting: Waiting | undefined;
   /** In limits, as all that follows. */
   #estimate = 0;
   #sinceMs: number;
@@ -108,7 +108,6 @@ export class Demand {
 
   constructor(everyMs: number, now: number) {
     this.#everyMs = everyMs;
-    this.waiting = new Waiting(everyMs);
     this.#sinceMs = now;
     this.#needSinceMs = now;
   }
@@ -121,6 +120,12 @@ export class Demand {
     const asked = Math.min(MOST, demand);
     if (asked === 0) return 0;
     return Math.round(Math.max(asked * WHOLE, this.#largest * WHOLE + ROUNDED_OFF));
+  }
+
+  /** Callers who wait; most keys never have any. */
+  get waiting(): Waiting {
+    this.#waiting ??= new Waiting(this.#everyMs);
+    return this.#waiting;
   }
 
   get #largest(): number {
