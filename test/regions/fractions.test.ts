@@ -460,17 +460,30 @@ test("counts that are all greater, or all less, tell together what none of them 
   }
 });
 
-/** A caller waits for a part of each second. @param asked what is asked for with such a part of the limit */
-function statedWhile(waitingMs: number, asked: (part: number) => number, seconds: number) {
+/**
+ * Two callers wait for a part of each second, one after half of that.
+ *
+ * @param asked what is asked for with such a part of the limit
+ * @param most the part is never larger
+ */
+function statedWhile(
+  waitingMs: number,
+  asked: (part: number) => number,
+  seconds: number,
+  most = 1,
+) {
   const waiting = new Waiting(1000);
   let part = 0.064;
   return Array.from({ length: seconds }, (_, i) => {
     waiting.begin(1, 1000 * i);
+    waiting.begin(1, 1000 * i + waitingMs / 2);
+    waiting.end(1, 1000 * i + waitingMs / 2, false);
     waiting.end(1, 1000 * i + waitingMs, true);
     waiting.look(1000 * (i + 1), 1000, asked(part), part);
     waiting.restart(1000 * (i + 1));
-    part = waiting.stated(asked(part));
-    return Number(part.toFixed(3));
+    const stated = waiting.stated(asked(part));
+    part = Math.min(most, stated);
+    return Number(stated.toFixed(3));
   });
 }
 
@@ -483,8 +496,21 @@ test("what callers who wait would ask for is found by trying", () => {
   assert.equal(tries.slice(0, 5), [0.096, 0.096, 0.096, 0.096, 0.064]);
   assert.is(tries.filter((part) => part > 0.07).length, 8, `${tries}`);
   // hardly any waits
-  const none = statedWhile(100, () => 0.064, 40);
+  const none = statedWhile(200, () => 0.064, 40);
   assert.is(Math.max(...none), 0.064);
+  // there is no more for them
+  const goesOn = statedWhile(900, (part) => part, 40, 0.064);
+  assert.is(Math.min(...goesOn), 0.096);
+});
+
+test("who has had to wait, and asks for nothing any more, needs nothing", () => {
+  const waiting = new Waiting(1000);
+  waiting.begin(1, 0);
+  waiting.look(1000, 1000, 0.5, 0.1);
+  assert.is(waiting.stated(0.5), 0.75);
+  waiting.end(1, 1500, true);
+  waiting.look(2000, 1000, 0, 0.1);
+  assert.is(waiting.stated(0), 0);
 });
 
 test("demand that differs in each third of an interval, in the same way, is their sum", () => {
