@@ -5,7 +5,8 @@
  * So while some wait for a good part of the time, the member states `MORE` times what is asked for. If they ask for more as the
  * part grows, it states that much more of that. If the part is larger than what they ask for, for `PATIENCE` intervals, they
  * have enough: short waits are usual where a burst is small. Then it states what is asked for, and tries again after `REST`
- * intervals. Where the part does not grow, since others may have as much, it goes on: that costs nobody anything.
+ * intervals, or when some have waited all the time for `LONG` intervals: there are more callers by now. Where the part does not
+ * grow, since others may have as much, it goes on: that costs nobody anything.
  *
  * Example: ten workers have 50 of 1000 a second, beside a region that asks for too much. The member states 75, then 112, 169,
  * 253, 380, and then they have their half. If they can use 300 it states 450, for 4 intervals of 34, and 300 in the others.
@@ -21,6 +22,9 @@ const GROWN = 1.2;
 /** In intervals. */
 const PATIENCE = 3;
 const REST = 30;
+const LONG = 8;
+/** Some wait all the time. */
+const ALL = 0.95;
 
 export class Waiting {
   readonly #everyMs: number;
@@ -32,6 +36,8 @@ export class Waiting {
   #asked = 0;
   #enoughMs = Infinity;
   #isTrying = false;
+  /** For how long some have waited all the time. */
+  #fullMs = 0;
   #restUntilMs = -Infinity;
 
   constructor(everyMs: number) {
@@ -65,6 +71,8 @@ export class Waiting {
   /** A count has ended. @param asked what is asked for @param part what may be used, of the limit */
   look(now: number, elapsedMs: number, asked: number, part: number): void {
     const waitedMs = this.#waitedMs + (this.cost > 0 ? now - this.#sinceMs : 0);
+    this.#fullMs = waitedMs >= ALL * elapsedMs ? this.#fullMs + elapsedMs : 0;
+    if (this.#fullMs >= LONG * this.#everyMs) this.#restUntilMs = now;
     const isLacking = waitedMs >= LACKING * elapsedMs && now >= this.#restUntilMs;
     if (this.#isTrying ? asked > this.#asked * GROWN : isLacking) {
       this.#isTrying = true;
@@ -77,6 +85,7 @@ export class Waiting {
       else if (this.#enoughMs === Infinity) this.#enoughMs = now;
       if (now - this.#enoughMs < PATIENCE * this.#everyMs) return;
       this.#isTrying = false;
+      this.#fullMs = 0;
       this.#restUntilMs = now + REST * this.#everyMs;
     }
   }

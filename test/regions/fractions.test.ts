@@ -498,6 +498,9 @@ test("what callers who wait would ask for is found by trying", () => {
   // hardly any waits
   const none = statedWhile(200, () => 0.064, 40);
   assert.is(Math.max(...none), 0.064);
+  // … and sooner if some wait all the time by then
+  const sooner = statedWhile(970, () => 0.064, 20);
+  assert.is(sooner.filter((part) => part > 0.07).length, 8, `${sooner}`);
   // there is no more for them
   const goesOn = statedWhile(900, (part) => part, 40, 0.064);
   assert.is(Math.min(...goesOn), 0.096);
