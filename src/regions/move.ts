@@ -174,6 +174,18 @@ function statesOf(state: PolicyState): readonly unknown[] {
   return typeof state.amount(1) === "number" ? [state.state] : (state.state as readonly unknown[]);
 }
 
+/** Returns after how many µs the state of each policy is over. */
+export function lifetimesOf(
+  state: PolicyState,
+  policies: readonly Policy[],
+  now: number,
+): readonly number[] {
+  return statesOf(state).map((own, i) => {
+    const policy = policies[i] as Policy;
+    return policy.algorithm.lifetime(policy, own, now);
+  });
+}
+
 /** The last entry of a state that has entered a debt in the future: no permit is granted before it. */
 interface LastEntry {
   /** In how many µs it is, and how many permits are used then. */

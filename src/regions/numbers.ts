@@ -3,7 +3,7 @@ import { hasInstants } from "../algorithms/instants.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import { SinglePolicyState } from "../stores/state/one.ts";
 import { openPolicyState } from "../stores/state/several.ts";
-import { partsOf } from "./move.ts";
+import { lifetimesOf, partsOf } from "./move.ts";
 import { capacityOf } from "./resting.ts";
 
 /** A part is never smaller: a state at a rate of 0 would not know its debts. */
@@ -32,8 +32,8 @@ export interface Numbers {
   readonly horizons: readonly number[];
   /** The largest request that the whole limit grants, by policy. */
   readonly largest: readonly number[];
-  /** The lifetime of a new state, µs: one that lasts no longer has no more than a new one. */
-  readonly lifetime: number;
+  /** The lifetime of a new state, µs, by policy: one that lasts no longer has no more than a new one. */
+  readonly lifetimes: readonly number[];
   /** Whether pieces rest that were used: see `resting.ts`. */
   readonly rests: boolean;
   /** How long the state of a part may matter: a piece is fresh after that, ms. And that of each policy whose pieces rest. */
@@ -56,7 +56,7 @@ export function numbersOf(policies: PolicyList, base: number): Numbers {
   return {
     policies,
     basePolicies,
-    lifetime: openPolicyState(basePolicies, 0, 0).lifetime(0),
+    lifetimes: lifetimesOf(openPolicyState(basePolicies, 0, 0), basePolicies.list, 0),
     rates: list.map(rateOf),
     horizons,
     largest: list.map(largestOf),

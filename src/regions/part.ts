@@ -18,7 +18,7 @@ import type { PolicyState } from "../stores/state/one.ts";
 import { openPolicyState } from "../stores/state/several.ts";
 import { Counting, mostOf } from "./counting.ts";
 import { Demand } from "./demand.ts";
-import { type Freed, freshIn, move, partsOf } from "./move.ts";
+import { type Freed, freshIn, lifetimesOf, move, partsOf } from "./move.ts";
 import { LEAST, type Numbers } from "./numbers.ts";
 import { known, PartState, UNKNOWN_MS, type Validity } from "./part-state.ts";
 import { capacityOf } from "./resting.ts";
@@ -269,8 +269,9 @@ export class Part implements Validity, Clock {
   /** Whether nothing would be lost if the key were forgotten, while nothing is on lease. */
   isForgettable(now: number): boolean {
     if (this.callers > 0 || !this.isIdle) return false;
-    const { lifetime } = this.#options.numbers;
-    return this.#state.lifetime(this.#time.now()) <= lifetime && this.demand.isOver(now);
+    const { basePolicies, lifetimes } = this.#options.numbers;
+    const left = lifetimesOf(this.#state, basePolicies.list, this.#time.now());
+    return this.demand.isOver(now) && left.every((micros, i) => micros <= (lifetimes[i] ?? 0));
   }
 
   /** Uses so many pieces from now on. @param fresh how many of those that come are fresh */

@@ -473,6 +473,31 @@ async function withLocal(options: Partial<RegionalOptions> = {}) {
   return { clock, home, limiter };
 }
 
+const hourly = { limit: 10, windowMs: 3_600_000 };
+for (const hour of [
+  slidingLog(hourly),
+  slidingWindow(hourly),
+  fixedWindow(hourly),
+  tokenBucket({ capacity: 10, refill: 10, everyMs: 3_600_000 }),
+]) {
+  test(`what a key has used is not forgotten beside a smooth limiter, which is new for an hour: ${hour.algorithm.name}`, async () => {
+    const clock = new FakeClock();
+    const policies = { hour, second: smoothBursty({ permitsPerSecond: 100 }) };
+    const options = { region: "eu", regions: ["eu"], reserve: 1 };
+    const home = memoryStore({ clock });
+    const limiter = RegionalLimiter.create("limit", policies, { ...options, home, clock });
+    let granted = 0;
+    for (let i = 0; i < 60; i++) {
+      await clock.advance(2000);
+      if (await limiter.for("ann").tryAcquire()) granted += 1;
+      // each looks whether two keys are over
+      for (let other = 0; other < 5; other++) await limiter.for(`${i} ${other}`).tryAcquire();
+    }
+    assert.is(granted, 10);
+    await limiter.close();
+  });
+}
+
 test("a key that is forgotten while its reserve is asked has one part, not two", async () => {
   const { clock, home, limiter } = await withLocal();
   void limiter.for("ann").tryAcquire();
