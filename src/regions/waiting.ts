@@ -16,15 +16,16 @@
 
 /** Callers lack permits if some wait for this part of the time. */
 const LACKING = 0.3;
-/** What they are taken to ask for then; and what shows that they do. */
+/** By this factor more is stated then. */
 const MORE = 1.5;
+/** What is asked for has grown, or the part is larger than that, if it is by this factor. */
 const GROWN = 1.2;
-/** In intervals. */
+/** For so many intervals the part is larger before they have enough; then no more is stated for so many. */
 const PATIENCE = 3;
 const REST = 30;
-const LONG = 8;
-/** Some wait all the time. */
+/** Unless some wait for this part of the time, for so many intervals. */
 const ALL = 0.95;
+const LONG = 8;
 
 export class Waiting {
   readonly #everyMs: number;
@@ -32,7 +33,7 @@ export class Waiting {
   cost = 0;
   #waitedMs = 0;
   #sinceMs = 0;
-  /** What was asked for when more was stated; and since when the part has been larger than what is. */
+  /** What was asked for when more was stated; and since when the part has been larger than what is asked for. */
   #asked = 0;
   #enoughMs = Infinity;
   #isTrying = false;
