@@ -12,7 +12,8 @@
  *
  * A member that lacks permits counts each third of an interval. Demand that repeats itself about once in an interval differs
  * from third to third, and messages would follow the same third for ever. So counts are added up until they last an
- * interval, but for one that is more than `JUMP` times the estimate: that tells of itself, without those before.
+ * interval, but for one that is more than `JUMP` times the estimate: that tells of itself, without those before; and for
+ * one that lasts an interval and tells of a change, since that lies in it: later ones are counted without it.
  *
  * Counts that are all greater than the estimate, one after the other, or all less, are looked at together, too, beside the
  * estimate before the first of them, as soon as they last an interval (as in a CUSUM chart: Page 1954). If chance does not
@@ -208,9 +209,9 @@ export class Demand {
     const isChance = !isNew && !isTrend;
     if (this.#requests > 0) this.#isOld = false;
     const changed = newest(isNew ? count : trend);
-    this.#estimate = isChance ? this.#averaged(count) : Math.min(MOST, changed);
+    const most = this.#areFew ? MOST_OF_FEW : MOST;
+    this.#estimate = isChance ? this.#averaged(count) : Math.min(most, changed);
     this.#trend = isChance ? trend : NO_TREND;
-    if (!isChance && this.#areFew) this.#estimate = Math.min(MOST_OF_FEW, this.#estimate);
     this.#silentMs += elapsed;
     if (this.#requests > 0) {
       const gapsMs = (GAPS * this.#cost) / this.#estimate;
@@ -221,7 +222,9 @@ export class Demand {
     }
     if (this.#isOver(count)) this.#estimate = 0;
     this.#forgetNeed(now);
-    this.#pieces = isTrend ? NO_PIECES : [latest, ...this.#pieces.slice(0, MOST_PIECES - 1)];
+    const isMixed = isNew && latest.elapsedMs >= this.#everyMs * LONG;
+    const kept = isTrend || isMixed ? NO_PIECES : [latest, ...this.#pieces];
+    this.#pieces = kept.slice(0, MOST_PIECES);
     this.waiting.look(now, elapsed, newest(count), part);
     this.#restart(now);
     const after = this.#estimate;
@@ -267,7 +270,7 @@ export class Demand {
       const forgotten = 1 - Math.exp(-count.elapsedMs / this.#memoryMs);
       return this.#estimate + forgotten * (newest(count) - this.#estimate);
     }
-    return this.#estimate + CALM * (Math.min(MOST, newest(count)) - this.#estimate);
+    return this.#estimate + CALM * (newest(count) - this.#estimate);
   }
 
   #trendWith(latest: Count): Trend {
@@ -281,7 +284,7 @@ export class Demand {
   /** Whether chance explains what is new. */
   #isChance(count: Count, estimate: number): boolean {
     const [requests = 0, expected = 0] = [newest(count), estimate].map(
-      (demand) => (Math.min(MOST, demand) * count.elapsedMs) / this.#cost,
+      (demand) => (demand * count.elapsedMs) / this.#cost,
     );
     const deviations = 2 * Math.abs(Math.sqrt(requests + 3 / 8) - Math.sqrt(expected + 3 / 8));
     return deviations <= CHANCE;
@@ -301,7 +304,7 @@ export class Demand {
     const elapsed = now - this.#sinceMs;
     if (elapsed < this.#everyMs * FIRST) return false;
     const count = this.#latest(now);
-    const demand = this.#areFew ? this.#averaged(count) : Math.min(MOST, newest(count));
+    const demand = this.#areFew ? this.#averaged(count) : newest(count);
     return demand > this.#estimate * RISING;
   }
 
@@ -313,5 +316,5 @@ export class Demand {
 
 /** In limits. */
 function newest({ asked, elapsedMs }: Count): number {
-  return asked / elapsedMs;
+  return Math.min(MOST, asked / elapsedMs);
 }

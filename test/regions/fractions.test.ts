@@ -146,21 +146,28 @@ async function open(
 
 const sum = (numbers: readonly number[]) => numbers.reduce((a, b) => a + b, 0);
 
-test("the parts reach their targets within two intervals of a change, and stay there", async () => {
-  const world = await open(["eu", "us", "asia"], 0.1);
-  await busy(world, [600, 20, 50], 6000);
-  await busy(world, [100, 450, 50], 2500);
-  const reached = world.regions.map(({ limiter }) => limiter.fraction);
-  // 0.45 are its demand, and 0.25 headroom, most of which it has
-  assert.ok(Math.abs((reached[1] ?? 0) - 0.7) < 0.1, `${reached}`);
-  await busy(world, [100, 450, 50], 1000);
-  const seen: number[] = [];
-  for (let i = 0; i < 10; i++) {
-    await busy(world, [100, 450, 50], 500);
-    seen.push(world.regions[1]?.limiter.fraction ?? 0);
+test("the parts reach their targets about two intervals after a change, and stay there", async () => {
+  const waited: number[] = [];
+  for (let i = 0; i < 40; i++) {
+    const world = await open(["eu", "us", "asia"], 0.1);
+    const fraction = () => world.regions[1]?.limiter.fraction ?? 0;
+    await busy(world, [600, 20, 50], 6000);
+    let ms = 0;
+    // it gets 0.7, what the others leave, although it asks for more
+    for (; fraction() < 0.63 && ms < 8000; ms += 100) await busy(world, [100, 450, 50], 100);
+    waited.push(ms);
+    await busy(world, [100, 450, 50], 1000);
+    const seen: number[] = [];
+    for (let j = 0; j < 10; j++) {
+      await busy(world, [100, 450, 50], 500);
+      seen.push(fraction());
+    }
+    assert.ok(Math.max(...seen) - Math.min(...seen) < 0.075, `${seen} in run ${i}`);
+    await world.close();
   }
-  assert.ok(Math.max(...seen) - Math.min(...seen) < 0.05, `${seen}`);
-  await world.close();
+  waited.sort((a, b) => a - b);
+  // each sees what has changed with its next message, and one more tells the other what that frees
+  assert.ok((waited[34] ?? 0) <= 3000 && (waited[39] ?? 0) <= 4000, `${waited}`);
 });
 
 test("a region that has lacked a little for long is not patient when it lacks much", () =>
