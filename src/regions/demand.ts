@@ -13,7 +13,8 @@
  * A member that lacks permits counts each third of an interval. Demand that repeats itself about once in an interval differs
  * from third to third, and messages would follow the same third for ever. So counts are added up until they last an
  * interval, but for one that is more than `JUMP` times the estimate: that tells of itself, without those before; and for
- * one that lasts an interval and tells of a change, since that lies in it: later ones are counted without it.
+ * one that lasts an interval and tells of a change after some intervals without one: that lies in it, so later ones are
+ * counted without it.
  *
  * Counts that are all greater than the estimate, one after the other, or all less, are looked at together, too, beside the
  * estimate before the first of them, as soon as they last an interval (as in a CUSUM chart: Page 1954). If chance does not
@@ -55,6 +56,8 @@ const LITTLE = 0.05;
 /** Counts are added up until they last for so many intervals, and more of them are not kept; a usual one lasts 0.9, or a third. */
 const LONG = 0.85;
 const MOST_PIECES = 8;
+/** Demand that has not changed for so many intervals does not repeat itself. */
+const CALM_INTERVALS = 4;
 /** A count that is by this factor more than the estimate is not added to those before. */
 const JUMP = 3;
 /** Demand that has grown by this factor does not wait for the next interval. */
@@ -106,6 +109,7 @@ export class Demand {
   /** The last counts before this one, the newest first, since the demand last changed. */
   #pieces = NO_PIECES;
   #trend = NO_TREND;
+  #changedMs = -Infinity;
 
   constructor(everyMs: number, now: number) {
     this.#everyMs = everyMs;
@@ -222,7 +226,9 @@ export class Demand {
     }
     if (this.#isOver(count)) this.#estimate = 0;
     this.#forgetNeed(now);
-    const isMixed = isNew && latest.elapsedMs >= this.#everyMs * LONG;
+    const isCalm = now - this.#changedMs > CALM_INTERVALS * this.#everyMs;
+    const isMixed = isNew && isCalm && latest.elapsedMs >= this.#everyMs * LONG;
+    if (!isChance) this.#changedMs = now;
     const kept = isTrend || isMixed ? NO_PIECES : [latest, ...this.#pieces];
     this.#pieces = kept.slice(0, MOST_PIECES);
     this.waiting.look(now, elapsed, newest(count), part);

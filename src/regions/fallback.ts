@@ -106,6 +106,8 @@ export class Fallback {
     _failed?: (payment: Payment) => void,
   ): Promise<void> {
     for (const [verb, amount] of payments) part.queue[verb](amount);
+    // what is charged without a part is paid when there is one
+    if (part.fraction === 0) this.lack();
   }
 
   async pause(_ms: number): Promise<void> {}

@@ -38,6 +38,8 @@ const HALF = 0.4;
 const MOST_SOON = 6;
 /** A key whose demand was below the reserve for so many intervals gives its part back. */
 const IDLE_INTERVALS = 3;
+/** A debt asks for at least so much of the limit. */
+const OWED = 0.01;
 /** A message is repeated at least once in so many times `patienceMs`. */
 const LONGEST_PAUSE = 16;
 /** Changes by more than this factor of the part do not wait for the next interval. */
@@ -244,7 +246,8 @@ export class Member {
     if (part.demand.measure(now, usable)) lease.soon = 0;
     part.weigh();
     // what waits, or comes at once, may need a larger part than the reserve, however seldom it comes
-    const isAwaited = part.callers > 0 || !part.isIdle || part.demand.isBursty(now);
+    const isCalled = part.callers > 0 || !part.isIdle || part.demand.isBursty(now);
+    const isAwaited = isCalled || part.owedMs > 0;
     lease.idle = isAwaited || part.demand.value > this.#reservedOf(lease) ? 0 : lease.idle + 1;
     if (lease.idle >= IDLE_INTERVALS && lease.held === 0 && lease.want === 0 && lease.isDone(now)) {
       this.#hot.delete(lease.part);
@@ -277,9 +280,13 @@ export class Member {
     return (this.#options.reserved * WHOLE) / Math.max(1, sharers);
   }
 
-  /** What needs a lease. */
-  #demandOf(lease: Lease): number {
-    return Math.max(0, Math.floor(lease.part.demand.value - this.#options.base * WHOLE));
+  /** What needs a lease: once nobody asks any more, what pays within an interval or two for what was asked for before. */
+  #demandOf({ part }: Lease): number {
+    const { base, everyMs } = this.#options;
+    const { value } = part.demand;
+    if (value > 0) return Math.max(0, Math.floor(value - base * WHOLE));
+    const { owedMs } = part;
+    return owedMs > 0 ? Math.floor(Math.min(1, OWED + owedMs / everyMs) * WHOLE) : 0;
   }
 
   /** What the member should hold; and how much of what it holds it may use, since others lack the rest. */

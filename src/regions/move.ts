@@ -162,6 +162,25 @@ export function freshIn(
   }, Infinity);
 }
 
+/** Returns for how many ms the whole limit has to work for what a part was charged, or lent, beyond what it had. */
+export function owedMs(
+  state: PolicyState,
+  whole: readonly Policy[],
+  rates: readonly number[],
+  part: number,
+  now: number,
+): number {
+  const lacking = state.deficit(now);
+  const debts = debtsOf(state, now);
+  const owed = whole.map((policy, i) => {
+    const capacity = capacityOf(policy);
+    if (capacity === 0) return ((debts[i] ?? 0) / 1000) * part;
+    const permits = (lacking[i] ?? 0) - capacity * part;
+    return permits > capacity * part * ROUNDING ? permits / (rates[i] ?? 1) : 0;
+  });
+  return Math.max(...owed);
+}
+
 /** Returns for how many µs each policy grants nothing, however little is asked for. */
 function debtsOf(state: PolicyState, now: number): readonly number[] {
   const least = statesOf(state).map(() => Number.MIN_VALUE);

@@ -18,7 +18,7 @@ import type { PolicyState } from "../stores/state/one.ts";
 import { openPolicyState } from "../stores/state/several.ts";
 import { Counting, mostOf } from "./counting.ts";
 import { Demand } from "./demand.ts";
-import { type Freed, freshIn, lifetimesOf, move, partsOf } from "./move.ts";
+import { type Freed, freshIn, lifetimesOf, move, owedMs, partsOf } from "./move.ts";
 import { LEAST, type Numbers } from "./numbers.ts";
 import { known, PartState, UNKNOWN_MS, type Validity } from "./part-state.ts";
 import { capacityOf } from "./resting.ts";
@@ -264,6 +264,14 @@ export class Part implements Validity, Clock {
   /** Ends the calls that wait. */
   dismiss(reason: Error): void {
     for (const waiter of this.#queue?.waiters ?? []) this.#queue?.cancel(waiter, reason);
+  }
+
+  /** For how many ms the whole limit has to work for what this part owes, if no reserve pays that. */
+  get owedMs(): number {
+    const { base, numbers } = this.#options;
+    if (base > 0) return 0;
+    const part = Math.max(LEAST, this.fraction);
+    return owedMs(this.#state, numbers.policies.list, numbers.rates, part, this.#time.now());
   }
 
   /** Whether nothing would be lost if the key were forgotten, while nothing is on lease. */

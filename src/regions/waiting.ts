@@ -6,7 +6,7 @@
  * part grows, it states that much more of that. If the part is larger than what they ask for, for `PATIENCE` intervals, they
  * have enough: short waits are usual where a burst is small. Then it states what is asked for, and tries again after `REST`
  * intervals, or when some have waited all the time for `LONG` intervals: there are more callers by now. Where the part does not
- * grow, since others may have as much, it goes on: that costs nobody anything.
+ * grow, since others may have as much, it goes on while they wait: that costs nobody anything.
  *
  * Example: ten workers have 50 of 1000 a second, beside a region that asks for too much. The member states 75, then 112, 169,
  * 253, 380, and then they have their half. If they can use 300 it states 450, for 4 intervals of 34, and 300 in the others.
@@ -20,7 +20,7 @@ const LACKING = 0.3;
 const MORE = 1.5;
 /** What is asked for has grown, or the part is larger than that, if it is by this factor. */
 const GROWN = 1.2;
-/** For so many intervals the part is larger before they have enough; then no more is stated for so many. */
+/** For so many intervals the part seems enough before it is; then no more is stated for so many. */
 const PATIENCE = 3;
 const REST = 30;
 /** Unless some wait for this part of the time, for so many intervals. */
@@ -33,7 +33,7 @@ export class Waiting {
   cost = 0;
   #waitedMs = 0;
   #sinceMs = 0;
-  /** What was asked for when more was stated; and since when the part has been larger than what is asked for. */
+  /** What was asked for when more was stated; and since when the part has been enough. */
   #asked = 0;
   #enoughMs = Infinity;
   #isTrying = false;
@@ -74,15 +74,16 @@ export class Waiting {
     const waitedMs = this.#waitedMs + (this.cost > 0 ? now - this.#sinceMs : 0);
     this.#fullMs = waitedMs >= ALL * elapsedMs ? this.#fullMs + elapsedMs : 0;
     if (this.#fullMs >= LONG * this.#everyMs) this.#restUntilMs = now;
-    const isLacking = waitedMs >= LACKING * elapsedMs && now >= this.#restUntilMs;
-    if (this.#isTrying ? asked > this.#asked * GROWN : isLacking) {
+    const isLacking = waitedMs >= LACKING * elapsedMs;
+    const isMore = asked > this.#asked * GROWN;
+    if (this.#isTrying ? isMore : isLacking && now >= this.#restUntilMs) {
       this.#isTrying = true;
       this.#asked = asked;
       this.#enoughMs = Infinity;
     } else if (asked + this.cost === 0) {
       this.#isTrying = false;
     } else if (this.#isTrying) {
-      if (part < asked * GROWN) this.#enoughMs = Infinity;
+      if (isLacking && part < asked * GROWN) this.#enoughMs = Infinity;
       else if (this.#enoughMs === Infinity) this.#enoughMs = now;
       if (now - this.#enoughMs < PATIENCE * this.#everyMs) return;
       this.#isTrying = false;

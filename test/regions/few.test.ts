@@ -6,14 +6,16 @@ import {
   slidingLog,
   slidingWindow,
   smoothBursty,
+  smoothWarmingUp,
   tokenBucket,
 } from "smooth-limiter";
 import { RegionalLimiter, type RegionalOptions } from "smooth-limiter/regions";
 import type { Store } from "smooth-limiter/store";
 import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
+import { Part } from "../../src/regions/part.ts";
 import { exchange } from "../../src/stores/ledger.ts";
-import { DriftingClock } from "../support/regions/world.ts";
+import { DriftingClock, type Region, World } from "../support/regions/world.ts";
 import { isTried, suite } from "../support/suite.ts";
 
 const test = suite("regions, limits of few requests, and other rare cases", { timeoutMs: 60_000 });
@@ -350,5 +352,53 @@ test("keys of smoothBursty are forgotten some time", async () => {
   }
   assert.ok(parts !== undefined && parts.size < 500, `${parts?.size} of 2000 keys are kept, 33 h`);
 });
+
+for (const policy of [
+  smoothBursty({ permitsPerSecond: 10 }),
+  smoothWarmingUp({ permitsPerSecond: 10, warmupMs: 1000 }),
+  tokenBucket({ capacity: 10, refill: 10, everyMs: 1000 }),
+  slidingLog({ limit: 10, windowMs: 1000 }),
+]) {
+  test(`a key without a reserve pays what it owes before it is forgotten: ${policy.algorithm.name}`, async () => {
+    const world = new World(policy, { regions: ["eu", "us"], reserve: 0, leaseMs: 5000 });
+    const [eu, us] = world.regions as [Region, Region];
+    const { clock } = world;
+    const isForgettable = Part.prototype.isForgettable;
+    let kept = 0;
+    try {
+      for (let i = 0; i < 4; i++) {
+        const key = eu.limiter.for(`key ${i}`);
+        void key.acquire(1);
+        void us.limiter.for(`key ${i}`).acquire(1);
+      }
+      await clock.advance(2000);
+      for (let i = 0; i < 16; i++) await eu.limiter.for(`key ${i % 4}`).charge(10);
+      await clock.advance(1000);
+      // not all is paid before the lease ends
+      eu.isCut = true;
+      await clock.advance(12_000);
+      world.heal(eu);
+      const fractions: number[] = [];
+      for (let t = 0; t < 60_000; t += 500) {
+        fractions.push(eu.limiter.for("key 0").fraction ?? 0);
+        await clock.advance(500);
+      }
+      // 40 permits of 10 a second
+      const paid = fractions.reduce((all, fraction) => all + fraction / 2, 0);
+      assert.ok(paid > 3, `${paid} s of the limit`);
+      Part.prototype.isForgettable = function (now) {
+        const is = isForgettable.call(this, now);
+        if (!is && this.key?.startsWith("key ")) kept += 1;
+        return is;
+      };
+      for (let i = 0; i < 100; i++) void eu.limiter.for(`other ${i}`).peek();
+      await clock.advance(1000);
+    } finally {
+      Part.prototype.isForgettable = isForgettable;
+    }
+    assert.is(kept, 0);
+    await world.close();
+  });
+}
 
 test.run();

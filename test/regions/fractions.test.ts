@@ -513,6 +513,19 @@ test("what callers who wait would ask for is found by trying", () => {
   assert.is(Math.min(...goesOn), 0.096);
 });
 
+test("who hardly waits any more has enough, although others have the rest", () => {
+  const waiting = new Waiting(1000);
+  waiting.begin(1, 0);
+  waiting.end(1, 500, true);
+  const stated = Array.from({ length: 6 }, (_, i) => {
+    const now = 1000 * (i + 1);
+    waiting.look(now, 1000, 0.4, 0.45);
+    waiting.restart(now);
+    return Number(waiting.stated(0.4).toFixed(3));
+  });
+  assert.equal(stated, [0.6, 0.6, 0.6, 0.6, 0.4, 0.4]);
+});
+
 test("who has had to wait, and asks for nothing any more, needs nothing", () => {
   const waiting = new Waiting(1000);
   waiting.begin(1, 0);
@@ -531,6 +544,23 @@ test("demand that differs in each third of an interval, in the same way, is thei
     demand.measure((i + 1) * 333, 1);
     if (i >= 6) assert.ok(Math.abs(demand.value / 1e6 - 200) < 2, `${demand.value} at ${i}`);
   }
+});
+
+test("demand that repeats itself a little less often than in each interval is counted over whole ones", () => {
+  const demand = new Demand(1000, 0);
+  let now = 0;
+  let estimates = 0;
+  for (let i = 0; i < 60; i++) {
+    // as a member counts that finds out that it lacks something, and then that it does not
+    const end = now + (i % 2 === 0 ? 925 : 333);
+    for (; now < end; now += 1) {
+      const requests = 1 + 0.7 * Math.sin((2 * Math.PI * now) / 1258);
+      demand.asked(requests, 0, requests);
+    }
+    demand.measure(now, 1);
+    if (i >= 6) estimates += Math.abs(demand.value / 1e9 - 1);
+  }
+  assert.ok(estimates / 54 < 0.2, `by ${estimates / 54} on average`);
 });
 
 test("demand that rises soon after it has begun is no burst", () => {
