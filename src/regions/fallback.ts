@@ -106,8 +106,8 @@ export class Fallback {
     _failed?: (payment: Payment) => void,
   ): Promise<void> {
     for (const [verb, amount] of payments) part.queue[verb](amount);
-    // what is charged without a part is paid when there is one
-    if (part.fraction === 0) this.lack();
+    // without a part there is nothing that pays what is charged
+    if (part.fraction === 0 && part.owedMs > 0) this.lack();
   }
 
   async pause(_ms: number): Promise<void> {}

@@ -83,6 +83,8 @@ export class Waiting {
     } else if (asked + this.cost === 0) {
       this.#isTrying = false;
     } else if (this.#isTrying) {
+      // they ask for less by now
+      if (!isLacking && asked < this.#asked / GROWN) this.#asked = asked;
       if (isLacking && part < asked * GROWN) this.#enoughMs = Infinity;
       else if (this.#enoughMs === Infinity) this.#enoughMs = now;
       if (now - this.#enoughMs < PATIENCE * this.#everyMs) return;

@@ -401,4 +401,19 @@ for (const policy of [
   });
 }
 
+test("a key without a reserve that is given something back asks for no part", async () => {
+  const world = new World(large, { regions: ["eu", "us"], reserve: 0 });
+  const [eu] = world.regions as [Region];
+  await eu.limiter.for("ann").peek();
+  await world.clock.advance(5000);
+  const before = world.home.messages;
+  await eu.limiter.for("ann").refund(10);
+  await world.clock.advance(5000);
+  assert.is(world.home.messages, before);
+  await eu.limiter.for("ann").charge(10);
+  await world.clock.advance(5000);
+  assert.ok(world.home.messages > before);
+  await world.close();
+});
+
 test.run();

@@ -526,6 +526,17 @@ test("who hardly waits any more has enough, although others have the rest", () =
   assert.equal(stated, [0.6, 0.6, 0.6, 0.6, 0.4, 0.4]);
 });
 
+test("who asks for less, and hardly waits any more, states no more than half as much again of that", () => {
+  const waiting = new Waiting(1000);
+  waiting.begin(1, 0);
+  waiting.end(1, 900, true);
+  waiting.look(1000, 1000, 0.5, 0.5);
+  assert.is(waiting.stated(0.5), 0.75);
+  waiting.restart(1000);
+  waiting.look(2000, 1000, 0.1, 0.5);
+  assert.is(Number(waiting.stated(0.1).toFixed(3)), 0.15);
+});
+
 test("who has had to wait, and asks for nothing any more, needs nothing", () => {
   const waiting = new Waiting(1000);
   waiting.begin(1, 0);
