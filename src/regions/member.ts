@@ -3,7 +3,8 @@
  *
  * A key that the reserve alone serves costs nothing. The first call that has to wait, or is refused, makes it hot: from
  * then on it exchanges one message with the ledger in each interval, until its demand has been below the reserve for some
- * intervals, without a refusal or bursts, and its part is given back. Messages for several keys share a call.
+ * intervals, without a refusal or bursts, and its part is given back. Messages for several keys share a call. A key that owes,
+ * and has no reserve that pays, stays hot until its part has paid.
  *
  * The order makes it safe. A member that must shrink does so first, and says it then. A member grows when the ledger has
  * said so. A lease counts from when the message was sent, by the member's own clock, so it ends here before it ends in

@@ -3,15 +3,17 @@
  * served ask for what they get, however much they could use.
  *
  * So while some wait for a good part of the time, the member states `MORE` times what is asked for. If they ask for more as the
- * part grows, it states that much more of that. If the part is larger than what they ask for, for `PATIENCE` intervals, they
- * have enough: short waits are usual where a burst is small. Then it states what is asked for, and tries again after `REST`
- * intervals, or when some have waited all the time for `LONG` intervals: there are more callers by now. Where the part does not
- * grow, since others may have as much, it goes on while they wait: that costs nobody anything.
+ * part grows, it states that much more of that; if they ask for less and hardly wait, that much more of what is left. They have
+ * enough if for `PATIENCE` intervals hardly any wait, or the part is larger than what they ask for: short waits are usual where
+ * a burst is small. Then it states what is asked for, and tries again after `REST` intervals, or when some have waited all the
+ * time for `LONG` intervals: there are more callers by now. Where the part does not grow, since others may have as much, it
+ * goes on while they wait: that costs nobody anything.
  *
  * Example: ten workers have 50 of 1000 a second, beside a region that asks for too much. The member states 75, then 112, 169,
  * 253, 380, and then they have their half. If they can use 300 it states 450, for 4 intervals of 34, and 300 in the others.
  *
- * Where it is inexact: callers of whom none waits for `LACKING` of the time have enough, though a single worker would call more often.
+ * Where it is inexact: callers of whom none waits for `LACKING` of the time have enough, though a single worker would call more
+ * often. Until the next try the part follows what is asked for, and does not work off what waits already.
  */
 
 /** Callers lack permits if some wait for this part of the time. */

@@ -353,13 +353,13 @@ test("keys of smoothBursty are forgotten some time", async () => {
   assert.ok(parts !== undefined && parts.size < 500, `${parts?.size} of 2000 keys are kept, 33 h`);
 });
 
-for (const policy of [
-  smoothBursty({ permitsPerSecond: 100 }),
-  smoothWarmingUp({ permitsPerSecond: 100, warmupMs: 1000 }),
-  tokenBucket({ capacity: 100, refill: 100, everyMs: 1000 }),
-  slidingLog({ limit: 100, windowMs: 1000 }),
-]) {
-  test(`a key without a reserve pays what it owes before it is forgotten: ${policy.algorithm.name}`, async () => {
+for (const [name, policy] of Object.entries({
+  smoothBursty: smoothBursty({ permitsPerSecond: 100 }),
+  smoothWarmingUp: smoothWarmingUp({ permitsPerSecond: 100, warmupMs: 1000 }),
+  tokenBucket: tokenBucket({ capacity: 100, refill: 100, everyMs: 1000 }),
+  slidingLog: slidingLog({ limit: 100, windowMs: 1000 }),
+})) {
+  test(`a key without a reserve pays what it owes before it is forgotten: ${name}`, async () => {
     const world = new World(policy, { regions: ["eu", "us"], reserve: 0, leaseMs: 5000 });
     const [eu] = world.regions as [Region];
     const { clock } = world;
