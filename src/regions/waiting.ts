@@ -9,11 +9,15 @@
  * time for `LONG` intervals: there are more callers by now. Where the part does not grow, since others may have as much, it
  * goes on while they wait: that costs nobody anything.
  *
+ * In between it states what is asked for, and `MORE` times the queue that stands: the least that has waited during the last
+ * interval (as in CoDel: Nichols and Jacobson 2012). Otherwise the part would follow demand that rises slowly, and never
+ * work off what waits. Callers who wait for moments leave no queue standing, and a few workers only a short one.
+ *
  * Example: ten workers have 50 of 1000 a second, beside a region that asks for too much. The member states 75, then 112, 169,
  * 253, 380, and then they have their half. If they can use 300 it states 450, for 4 intervals of 34, and 300 in the others.
  *
  * Where it is inexact: callers of whom none waits for `LACKING` of the time have enough, though a single worker would call more
- * often. Until the next try the part follows what is asked for, and does not work off what waits already.
+ * often.
  */
 
 /** Callers lack permits if some wait for this part of the time. */
@@ -28,6 +32,8 @@ const REST = 30;
 /** Unless some wait for this part of the time, for so many intervals. */
 const ALL = 0.95;
 const LONG = 8;
+/** What waits is looked at again after this part of an interval: a usual count lasts 0.9, or a third. */
+const STANDING = 0.85;
 
 export class Waiting {
   readonly #everyMs: number;
@@ -35,6 +41,10 @@ export class Waiting {
   cost = 0;
   #waitedMs = 0;
   #sinceMs = 0;
+  /** The least that has waited since then, and in the time before: the queue that stands. */
+  #least = 0;
+  #leastMs = -Infinity;
+  #standing = 0;
   /** What was asked for when more was stated; and since when the part has been enough. */
   #asked = 0;
   #enoughMs = Infinity;
@@ -57,12 +67,14 @@ export class Waiting {
   end(cost: number, now: number, isLast: boolean): void {
     // differences of sums are not exact
     this.cost = isLast ? 0 : Math.max(0, this.cost - cost);
+    this.#least = Math.min(this.#least, this.cost);
     if (isLast) this.#waitedMs += now - this.#sinceMs;
   }
 
   /** What they ask for if they can have more. */
   stated(asked: number): number {
-    return this.#isTrying ? MORE * Math.max(asked, this.#asked) : asked;
+    if (this.#isTrying) return MORE * Math.max(asked, this.#asked);
+    return asked + (MORE * Math.min(this.#standing, this.cost)) / this.#everyMs;
   }
 
   /** Forgets how long they have waited, as a count begins. */
@@ -73,6 +85,11 @@ export class Waiting {
 
   /** A count has ended. @param asked what is asked for @param part what may be used, of the limit */
   look(now: number, elapsedMs: number, asked: number, part: number): void {
+    if (now - this.#leastMs >= STANDING * this.#everyMs) {
+      this.#standing = this.#least;
+      this.#least = this.cost;
+      this.#leastMs = now;
+    }
     const waitedMs = this.#waitedMs + (this.cost > 0 ? now - this.#sinceMs : 0);
     this.#fullMs = waitedMs >= ALL * elapsedMs ? this.#fullMs + elapsedMs : 0;
     if (this.#fullMs >= LONG * this.#everyMs) this.#restUntilMs = now;

@@ -184,6 +184,33 @@ test("callers who wait for moments, though their part is enough, cost the others
   await world.close();
 });
 
+test("callers of a demand that rises and falls slowly wait for a moment, beside a region that floods", async () => {
+  const world = new World(tokenBucket({ capacity: 500, refill: 500, everyMs: 1000 }), {
+    regions: ["eu", "us", "asia"],
+  });
+  world.home.latencyMs = 40;
+  const { clock } = world;
+  const [eu, , asia] = world.regions.map(({ limiter }) => limiter);
+  await clock.advance(10_000);
+  const waits: number[] = [];
+  let asked = 0;
+  for (let ms = 0; ms < 110_000; ms += 20) {
+    // 60 to 240 a second, each 30 s
+    asked += 3 * (1 + 0.6 * Math.sin((2 * Math.PI * ms) / 30_000));
+    for (; asked >= 1; asked--) {
+      const sinceMs = clock.now();
+      void eu?.acquire().then(() => {
+        if (sinceMs >= 30_000) waits.push(clock.now() - sinceMs);
+      });
+    }
+    for (let n = 0; n < 20; n++) await asia?.tryAcquire();
+    await clock.advance(20);
+  }
+  await world.close();
+  const meanMs = waits.reduce((all, one) => all + one, 0) / waits.length;
+  assert.ok(waits.length > 13_000 && meanMs < 300, `${waits.length} waited ${meanMs} ms`);
+});
+
 test("update with the same numbers, again and again, keeps no part from the others", async () => {
   const numbers = { limit: 600, windowMs: 20_000 };
   // whatever a rate in the same limiter is
