@@ -21,6 +21,10 @@
  * explain their sum, their average replaces the estimate. Example: 40 in an interval, and then four times 28 in half of one.
  * None of them says that the demand has changed, but 112 instead of 80 do: it becomes 56.
  *
+ * A count in which some callers wait all the time tells only how much is asked for at least: they call again when they are
+ * served. Less than the estimate leaves it as it is. Example: five workers use their part of a minute in ten seconds, and wait
+ * for the next one; while they do, they ask for as much as before, so that their part is there when its permits are back.
+ *
  * Where an interval has room for few requests, counts of it say nothing. The estimate is then an average over the time of
  * `MEMORY` requests of this member, with weights that fall exponentially.
  *
@@ -206,6 +210,13 @@ export class Demand {
     const isPlain = !this.#areFew && !this.isBursty(now);
     if (!isPlain || this.#isJump(latest)) this.#pieces = NO_PIECES;
     const count = this.#withPieces(latest);
+    if (this.#isBound(count, now)) {
+      this.#pieces = NO_PIECES;
+      this.#trend = NO_TREND;
+      this.waiting.look(now, elapsed, before, part);
+      this.#restart(now);
+      return false;
+    }
     const trend = isPlain ? this.#trendWith(latest) : NO_TREND;
     const isNew = this.#isOld || !this.#isChance(count, before);
     const isLong = trend.elapsedMs >= this.#everyMs;
@@ -247,6 +258,12 @@ export class Demand {
     this.#needBefore = this.#need;
     this.#need = 0;
     this.#needSinceMs = now;
+  }
+
+  /** Whether some have waited all the time: then less may be asked for only because less could be had. */
+  #isBound(count: Count, now: number): boolean {
+    if (this.#isOld || newest(count) >= this.#estimate) return false;
+    return this.waiting.isFull(now, now - this.#sinceMs);
   }
 
   /** A count that is so much more than the estimate tells of itself, without those before. */

@@ -24,8 +24,9 @@
 const LACKING = 0.3;
 /** By this factor more is stated then. */
 const MORE = 1.5;
-/** What is asked for has grown, or the part is larger than that, if it is by this factor. */
+/** What is asked for has grown if it is by this factor; and the part is larger than that if it is by this one. */
 const GROWN = 1.2;
+const LARGER = 1.05;
 /** For so many intervals the part seems enough before it is; then no more is stated for so many. */
 const PATIENCE = 3;
 const REST = 30;
@@ -83,6 +84,15 @@ export class Waiting {
     this.#waitedMs = 0;
   }
 
+  /** Whether some have waited all the time since the last look. */
+  isFull(now: number, elapsedMs: number): boolean {
+    return this.#waitedUntil(now) >= ALL * elapsedMs;
+  }
+
+  #waitedUntil(now: number): number {
+    return this.#waitedMs + (this.cost > 0 ? now - this.#sinceMs : 0);
+  }
+
   /** A count has ended. @param asked what is asked for @param part what may be used, of the limit */
   look(now: number, elapsedMs: number, asked: number, part: number): void {
     if (now - this.#leastMs >= STANDING * this.#everyMs) {
@@ -90,10 +100,9 @@ export class Waiting {
       this.#least = this.cost;
       this.#leastMs = now;
     }
-    const waitedMs = this.#waitedMs + (this.cost > 0 ? now - this.#sinceMs : 0);
-    this.#fullMs = waitedMs >= ALL * elapsedMs ? this.#fullMs + elapsedMs : 0;
+    this.#fullMs = this.isFull(now, elapsedMs) ? this.#fullMs + elapsedMs : 0;
     if (this.#fullMs >= LONG * this.#everyMs) this.#restUntilMs = now;
-    const isLacking = waitedMs >= LACKING * elapsedMs;
+    const isLacking = this.#waitedUntil(now) >= LACKING * elapsedMs;
     const isMore = asked > this.#asked * GROWN;
     if (this.#isTrying ? isMore : isLacking && now >= this.#restUntilMs) {
       this.#isTrying = true;
@@ -104,7 +113,7 @@ export class Waiting {
     } else if (this.#isTrying) {
       // they ask for less by now
       if (!isLacking && asked < this.#asked / GROWN) this.#asked = asked;
-      if (isLacking && part < asked * GROWN) this.#enoughMs = Infinity;
+      if (isLacking && part < asked * LARGER) this.#enoughMs = Infinity;
       else if (this.#enoughMs === Infinity) this.#enoughMs = now;
       if (now - this.#enoughMs < PATIENCE * this.#everyMs) return;
       this.#isTrying = false;

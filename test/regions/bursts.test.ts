@@ -1,5 +1,12 @@
 /** Callers who all call at once, and then pause, have the part that they ask for, as others have. */
-import { fixedWindow, type Policies, slidingLog, slidingWindow, tokenBucket } from "smooth-limiter";
+import {
+  fixedWindow,
+  type Policies,
+  slidingLog,
+  slidingWindow,
+  smoothBursty,
+  tokenBucket,
+} from "smooth-limiter";
 import * as assert from "uvu/assert";
 import { World } from "../support/regions/world.ts";
 import { suite } from "../support/suite.ts";
@@ -162,6 +169,65 @@ for (const kind of [fixedWindow, slidingWindow]) {
     await world.close();
   });
 }
+
+for (const [kind, limit, windowMs] of [
+  [slidingWindow, 6000, 60_000],
+  [slidingLog, 6000, 60_000],
+  [slidingWindow, 300, 60_000],
+  [fixedWindow, 1000, 10_000],
+] as const) {
+  test(`workers have their half of a long window beside a region that floods: ${kind.name}, ${limit} in ${windowMs} ms`, async () => {
+    const world = new World(kind({ limit, windowMs }), { regions: ["eu", "us"] });
+    world.home.latencyMs = 40;
+    const { clock } = world;
+    const [eu, us] = world.regions.map(({ limiter }) => limiter);
+    const counts = [0, 0];
+    const work = async () => {
+      for (;;) {
+        await eu?.acquire();
+        counts[0] = (counts[0] ?? 0) + 1;
+        await new Promise<void>((resolve) => clock.wakeAt(clock.now() + 20, resolve));
+      }
+    };
+    await clock.advance(70_000);
+    for (let n = 0; n < 5; n++) work().catch(() => {});
+    for (let ms = 0; ms < 270_000; ms += 50) {
+      if (ms === 150_000) counts.fill(0);
+      for (let n = 0; n < 10; n++) if (await us?.tryAcquire()) counts[1] = (counts[1] ?? 0) + 1;
+      await clock.advance(50);
+    }
+    await world.close();
+    const [waited = 0, flooded = 0] = counts;
+    const due = (limit * 60_000) / windowMs;
+    assert.ok(waited > 0.9 * due && flooded > 0.9 * due, `${counts}, each of ${due}`);
+  });
+}
+
+test("callers who always wait for a moment state no more than others can spare for long", async () => {
+  const world = new World(smoothBursty({ permitsPerSecond: 500, burstSeconds: 0 }), {
+    regions: ["eu", "us"],
+  });
+  world.home.latencyMs = 40;
+  const [eu, us] = world.regions.map(({ limiter }) => limiter);
+  await world.clock.advance(10_000);
+  const counts = [0, 0];
+  const one = (index: number) => () => {
+    counts[index] = (counts[index] ?? 0) + 1;
+  };
+  for (let ms = 0; ms < 120_000; ms += 20) {
+    if (ms === 20_000) counts.fill(0);
+    for (let n = 0; n < (ms % 100 === 0 ? 5 : 4); n++) void eu?.acquire().then(one(0), () => {});
+    for (let n = 0; n < 20; n++)
+      void us?.tryAcquire(1, { timeoutMs: 40 }).then(
+        (isGranted) => isGranted && one(1)(),
+        () => {},
+      );
+    await world.clock.advance(20);
+  }
+  await world.close();
+  const [asked = 0, flooded = 0] = counts;
+  assert.ok(asked > 20_900 && flooded > 0.95 * (50_000 - 21_000), `${counts}`);
+});
 
 test("callers who wait for moments, though their part is enough, cost the others little", async () => {
   const small = tokenBucket({ capacity: 100, refill: 1000, everyMs: 1000 });
