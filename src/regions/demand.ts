@@ -40,7 +40,8 @@
  * Example: 3600 an hour and 100 a second. A request for 1 costs 1 s, for the hour, if little is left of that, or else 10 ms
  * (`counting.ts`); it needs 0.01, for the second.
  *
- * What callers wait for is asked for in an interval at least. They may ask for more when they have it: see `waiting.ts`.
+ * What will be given back is not asked for: see `refunds.ts`. What callers wait for is asked for in an interval at least;
+ * they may ask for more when they have it: see `waiting.ts`.
  *
  * Times are ms; costs are ms for which the whole limit has to work.
  */
@@ -263,7 +264,8 @@ export class Demand {
   /** Whether some have waited all the time: then less may be asked for only because less could be had. */
   #isBound(count: Count, now: number): boolean {
     if (this.#isOld || newest(count) >= this.#estimate) return false;
-    return this.waiting.isFull(now, now - this.#sinceMs);
+    const fullMs = this.waiting.fullMs(now, now - this.#sinceMs);
+    return fullMs >= Math.min(count.elapsedMs, this.#everyMs * LONG);
   }
 
   /** A count that is so much more than the estimate tells of itself, without those before. */

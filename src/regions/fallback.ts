@@ -73,7 +73,11 @@ export class Fallback {
     return new RegionalReservation(
       part.queue.supply,
       make,
-      (...paid) => this.pay(region.member.current(region.partOf(key)), ...paid),
+      (payments, ...how) => {
+        const current = region.member.current(region.partOf(key));
+        current.paid(payments);
+        return this.pay(current, payments, ...how);
+      },
       () => this.changed(part),
     );
   }

@@ -28,6 +28,7 @@ import { asyncDispose } from "../ground/dispose.ts";
 import { StoreUnavailableError } from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
 import { AT_ONCE } from "../local/queueing-limiter.ts";
+import type { Payment } from "../queue/reservation.ts";
 import type { Policies } from "../stores/policies.ts";
 import { Fallback, GRANTED } from "./fallback.ts";
 import type { Part } from "./part.ts";
@@ -192,18 +193,19 @@ export class PartLimiter implements RemoteLimiter {
   }
 
   charge(permits: Permits): Promise<void> {
-    return this.#try(() => {
-      const part = this.#open();
-      const amount = part.queue.checked(permits);
-      part.charged(amount);
-      return this.#fallback.pay(part, [["charge", amount]]);
-    });
+    return this.#pay("charge", permits);
   }
 
   refund(permits: Permits): Promise<void> {
+    return this.#pay("refund", permits);
+  }
+
+  #pay(verb: Payment[0], permits: Permits): Promise<void> {
     return this.#try(() => {
       const part = this.#open();
-      return this.#fallback.pay(part, [["refund", part.queue.checked(permits)]]);
+      const payments: readonly Payment[] = [[verb, part.queue.checked(permits)]];
+      part.paid(payments);
+      return this.#fallback.pay(part, payments);
     });
   }
 

@@ -12,15 +12,17 @@ import { QueueingLimiter, type QueueingOptions } from "../local/queueing-limiter
 import { MonotonicTime } from "../queue/monotonic-time.ts";
 import { FIFO, type Order } from "../queue/order.ts";
 import { PermitQueue } from "../queue/permit-queue.ts";
+import type { Payment } from "../queue/reservation.ts";
 import { type Exchange, WHOLE } from "../stores/ledger.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
 import { openPolicyState } from "../stores/state/several.ts";
-import { Counting, mostOf } from "./counting.ts";
+import { type Amounts, Counting, mostOf } from "./counting.ts";
 import { Demand } from "./demand.ts";
 import { type Freed, freshIn, lifetimesOf, move, owedMs, partsOf } from "./move.ts";
 import { LEAST, type Numbers } from "./numbers.ts";
 import { known, PartState, UNKNOWN_MS, type Validity } from "./part-state.ts";
+import { Refunds } from "./refunds.ts";
 import { capacityOf } from "./resting.ts";
 
 export interface MemberOptions {
@@ -78,6 +80,9 @@ export class Part implements Validity, Clock {
   callers = 0;
   /** Undefined under one policy. */
   readonly #counting: Counting | undefined;
+  /** Undefined until something is given back; and how many permits were asked for until then, under one policy. */
+  #refunds: Refunds | undefined;
+  #total = 0;
   /** How many calls the reserve has granted that it has not been charged for: see `Reserve.owes`. */
   byReserve = 0;
 
@@ -164,9 +169,9 @@ export class Part implements Validity, Clock {
     return isInBounds && queue.overflowing(amount) < 0;
   }
 
-  /** Returns for how many ms the whole limit has to work for a request. */
+  /** Returns for how many ms the whole limit has to work for what will be kept of a request. */
   costOf(permits: Permits): number {
-    return this.#costOf(this.#state.amount(permits));
+    return this.#costOf(this.#kept(this.#state.amount(permits)));
   }
 
   /** Counts the request, and takes the permits if they can be used now, or counts the refusal. */
@@ -216,13 +221,21 @@ export class Part implements Validity, Clock {
 
   #counts(amount: Amount): void {
     const { largest, rates } = this.#options.numbers;
+    const kept = this.#kept(amount);
+    this.#refunds?.asked(amount, this.#options.clock.now());
     // the usual case, without a call
-    if (typeof amount === "number")
-      this.demand.asked(amount / (rates[0] ?? 1), amount / (largest[0] ?? 1));
-    else {
-      this.#counting?.asked(amount);
-      this.demand.asked(this.#costOf(amount), mostOf(amount, largest));
+    if (typeof amount === "number") {
+      this.#total += amount;
+      this.demand.asked(Number(kept) / (rates[0] ?? 1), amount / (largest[0] ?? 1));
+    } else {
+      this.#counting?.asked(amount, kept as Amounts);
+      this.demand.asked(this.#costOf(kept), mostOf(amount, largest));
     }
+  }
+
+  /** Returns what will be kept of a request. */
+  #kept(amount: Amount): Amount {
+    return this.#refunds === undefined ? amount : this.#refunds.kept(amount);
   }
 
   #costOf(amount: Amount): number {
@@ -234,9 +247,16 @@ export class Part implements Validity, Clock {
     this.demand.seen(this.#readMs);
   }
 
-  /** Counts what was used as demand: no part must be as large as that. */
-  charged(amount: Amount): void {
-    this.demand.asked(this.#costOf(amount), 0);
+  /** Counts what was used beyond what was asked for as demand, though no part must be as large as that; and what was not. */
+  paid(payments: readonly Payment[]): void {
+    for (const [verb, amount] of payments) {
+      if (verb === "charge") this.demand.asked(this.#costOf(amount), 0);
+      else {
+        const { clock } = this.#options;
+        this.#refunds ??= new Refunds(this.#counting?.total ?? [this.#total], clock.now());
+        this.#refunds.refunded(amount, clock.now());
+      }
+    }
   }
 
   /** Counts a caller that has given up, or was ended, while it was not in the line. */

@@ -84,9 +84,9 @@ export class Waiting {
     this.#waitedMs = 0;
   }
 
-  /** Whether some have waited all the time since the last look. */
-  isFull(now: number, elapsedMs: number): boolean {
-    return this.#waitedUntil(now) >= ALL * elapsedMs;
+  /** For how long some have waited all the time, if some have since the last look. */
+  fullMs(now: number, elapsedMs: number): number {
+    return this.#waitedUntil(now) >= ALL * elapsedMs ? this.#fullMs + elapsedMs : 0;
   }
 
   #waitedUntil(now: number): number {
@@ -100,7 +100,7 @@ export class Waiting {
       this.#least = this.cost;
       this.#leastMs = now;
     }
-    this.#fullMs = this.isFull(now, elapsedMs) ? this.#fullMs + elapsedMs : 0;
+    this.#fullMs = this.fullMs(now, elapsedMs);
     if (this.#fullMs >= LONG * this.#everyMs) this.#restUntilMs = now;
     const isLacking = this.#waitedUntil(now) >= LACKING * elapsedMs;
     const isMore = asked > this.#asked * GROWN;

@@ -226,7 +226,7 @@ test("callers who always wait for a moment state no more than others can spare f
   }
   await world.close();
   const [asked = 0, flooded = 0] = counts;
-  assert.ok(asked > 20_900 && flooded > 0.95 * (50_000 - 21_000), `${counts}`);
+  assert.ok(asked > 20_900 && flooded > 0.93 * (50_000 - 21_000), `${counts}`);
 });
 
 test("callers who wait for moments, though their part is enough, cost the others little", async () => {
@@ -246,7 +246,7 @@ test("callers who wait for moments, though their part is enough, cost the others
     }
     await world.clock.advance(50);
   }
-  assert.ok(granted > 0.97 * 70_000, `${granted} of 70 000`);
+  assert.ok(granted > 0.96 * 70_000, `${granted} of 70 000`);
   await world.close();
 });
 
