@@ -17,9 +17,7 @@
  */
 import type { Amount } from "../ground/permits.ts";
 import type { Numbers } from "./numbers.ts";
-
-/** By policy. */
-export type Amounts = Exclude<Amount, number>;
+import { add } from "./refunds.ts";
 
 /** A policy of which so much is left that it lasts for so many intervals is no limit soon. */
 const FAR = 60;
@@ -37,8 +35,6 @@ export class Counting {
   /** How many permits of each policy were asked for since the last look; and how many a ms, of late at most. */
   readonly #asked: number[];
   readonly #speeds: number[];
-  /** How many permits were ever asked for, by policy. */
-  readonly total: number[];
   #lookedMs: number;
 
   constructor(numbers: Numbers, nowMs: number) {
@@ -46,7 +42,6 @@ export class Counting {
     this.#rates = numbers.rates;
     this.#asked = numbers.rates.map(() => 0);
     this.#speeds = numbers.rates.map(() => 0);
-    this.total = numbers.rates.map(() => 0);
     this.#lookedMs = nowMs;
   }
 
@@ -56,12 +51,8 @@ export class Counting {
     this.#rates = numbers.rates.map((rate, i) => (this.#rates[i] === Infinity ? Infinity : rate));
   }
 
-  /** Counts a request. @param kept what will not be given back of it */
-  asked(amount: Amounts, kept: Amounts): void {
-    for (const [i, permits = 0] of amount.entries()) {
-      this.total[i] = (this.total[i] ?? 0) + permits;
-      this.#asked[i] = (this.#asked[i] ?? 0) + (kept[i] ?? 0);
-    }
+  asked(amount: Amount): void {
+    add(this.#asked, amount);
   }
 
   /** For how many ms the whole limit has to work for a request. */

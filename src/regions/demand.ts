@@ -21,8 +21,8 @@
  * explain their sum, their average replaces the estimate. Example: 40 in an interval, and then four times 28 in half of one.
  * None of them says that the demand has changed, but 112 instead of 80 do: it becomes 56.
  *
- * A count in which some callers wait all the time tells only how much is asked for at least: they call again when they are
- * served. Less than the estimate leaves it as it is. Example: five workers use their part of a minute in ten seconds, and wait
+ * Under windows and logs a count in which some callers wait all the time tells only how much is asked for at least: they
+ * call again when they are served. Less than the estimate leaves it as it is. Example: five workers use their part of a minute in ten seconds, and wait
  * for the next one; while they do, they ask for as much as before, so that their part is there when its permits are back.
  *
  * Where an interval has room for few requests, counts of it say nothing. The estimate is then an average over the time of
@@ -196,9 +196,10 @@ export class Demand {
    * Estimates the demand, and counts from now on.
    *
    * @param part what may be used, of the limit
+   * @param rests whether permits that were used come back later, and together
    * @returns whether the demand has changed by more than chance
    */
-  measure(now: number, part: number): boolean {
+  measure(now: number, part: number, rests = false): boolean {
     const elapsed = now - this.#sinceMs;
     // a message that follows another one at once says the same
     if (elapsed < this.#everyMs * LEAST) return false;
@@ -211,7 +212,7 @@ export class Demand {
     const isPlain = !this.#areFew && !this.isBursty(now);
     if (!isPlain || this.#isJump(latest)) this.#pieces = NO_PIECES;
     const count = this.#withPieces(latest);
-    if (this.#isBound(count, now)) {
+    if (rests && this.#isBound(count, now)) {
       this.#pieces = NO_PIECES;
       this.#trend = NO_TREND;
       this.waiting.look(now, elapsed, before, part);

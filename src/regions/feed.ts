@@ -197,7 +197,7 @@ export class Feed {
       if (!contains(left, amount)) break;
       left = less(left, amount);
       serve(head);
-      this.#part.byReserve += 1;
+      this.#part.grantedByReserve(taken);
       const { queue } = this.#part;
       queue.remove(head, queue.last);
       head.release(queue.last, queue.last);

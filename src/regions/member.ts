@@ -244,7 +244,7 @@ export class Member {
     // a member that has become patient lacks something else now
     const { part } = lease;
     const usable = this.#options.reserved + part.inUse / WHOLE;
-    if (part.demand.measure(now, usable)) lease.soon = 0;
+    if (part.demand.measure(now, usable, this.#options.numbers.rests)) lease.soon = 0;
     part.weigh();
     // what waits, or comes at once, may need a larger part than the reserve, however seldom it comes
     const isCalled = part.callers > 0 || !part.isIdle || part.demand.isBursty(now);

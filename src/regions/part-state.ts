@@ -14,9 +14,11 @@ export function known<T extends { readonly waitMs: number }>(answer: T): T {
   return answer.waitMs < UNKNOWN_MS ? answer : { ...answer, waitMs: Infinity };
 }
 
-/** Whether the part may be used now: read from the clock before every look at the state. */
 export interface Validity {
+  /** Whether the part may not be used now: read from the clock before every look at the state. */
   readonly isOver: boolean;
+  /** Permits were taken from this state: it may be a copy, which only looks ahead. */
+  took(state: PartState, amount: Amount): void;
 }
 
 /**
@@ -51,6 +53,7 @@ export class PartState implements PolicyState {
     const at = this.#part.earliest(now, amount);
     if (at > now) return false;
     this.#part.take(at, amount, now);
+    this.#validity.took(this, amount);
     return true;
   }
 
@@ -106,7 +109,10 @@ export class PartState implements PolicyState {
 
   take(at: number, amount: Amount, start?: number): void {
     if (at >= UNKNOWN) this.#later = sum(this.#later, amount);
-    else this.#part.take(at, amount, start);
+    else {
+      this.#part.take(at, amount, start);
+      this.#validity.took(this, amount);
+    }
   }
 
   giveBack(now: number, amount: Amount): void {

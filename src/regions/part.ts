@@ -17,12 +17,12 @@ import { type Exchange, WHOLE } from "../stores/ledger.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/state/one.ts";
 import { openPolicyState } from "../stores/state/several.ts";
-import { type Amounts, Counting, mostOf } from "./counting.ts";
+import { Counting, mostOf } from "./counting.ts";
 import { Demand } from "./demand.ts";
 import { type Freed, freshIn, lifetimesOf, move, owedMs, partsOf } from "./move.ts";
 import { LEAST, type Numbers } from "./numbers.ts";
 import { known, PartState, UNKNOWN_MS, type Validity } from "./part-state.ts";
-import { Refunds } from "./refunds.ts";
+import { add, Refunds, type Sums } from "./refunds.ts";
 import { capacityOf } from "./resting.ts";
 
 export interface MemberOptions {
@@ -80,9 +80,11 @@ export class Part implements Validity, Clock {
   callers = 0;
   /** Undefined under one policy. */
   readonly #counting: Counting | undefined;
-  /** Undefined until something is given back; and how many permits were asked for until then, under one policy. */
+  /** Undefined until something is given back. */
   #refunds: Refunds | undefined;
-  #total = 0;
+  /** How many permits were ever granted, by policy, and since when. */
+  readonly #granted: Sums = [];
+  readonly #sinceMs: number;
   /** How many calls the reserve has granted that it has not been charged for: see `Reserve.owes`. */
   byReserve = 0;
 
@@ -95,8 +97,9 @@ export class Part implements Validity, Clock {
     const { last, epoch } = this.#time;
     const state = openPolicyState(numbers.basePolicies, last, epoch);
     this.#state = new PartState(state, largest, reserve, this);
-    this.demand = new Demand(everyMs, clock.now());
-    if (numbers.rates.length > 1) this.#counting = new Counting(numbers, clock.now());
+    this.#sinceMs = clock.now();
+    this.demand = new Demand(everyMs, this.#sinceMs);
+    if (numbers.rates.length > 1) this.#counting = new Counting(numbers, this.#sinceMs);
   }
 
   now(): number {
@@ -139,6 +142,10 @@ export class Part implements Validity, Clock {
   /** Whether its lease is over, and it has not been ended yet. */
   get isLapsed(): boolean {
     return this.isOver && this.#options.clock.now() >= this.lapseMs;
+  }
+
+  amountOf(permits: Permits): Amount {
+    return this.#state.amount(permits);
   }
 
   /** Returns the permits in the form in which a caller asks for them. */
@@ -222,13 +229,11 @@ export class Part implements Validity, Clock {
   #counts(amount: Amount): void {
     const { largest, rates } = this.#options.numbers;
     const kept = this.#kept(amount);
-    this.#refunds?.asked(amount, this.#options.clock.now());
     // the usual case, without a call
-    if (typeof amount === "number") {
-      this.#total += amount;
-      this.demand.asked(Number(kept) / (rates[0] ?? 1), amount / (largest[0] ?? 1));
-    } else {
-      this.#counting?.asked(amount, kept as Amounts);
+    if (typeof kept === "number")
+      this.demand.asked(kept / (rates[0] ?? 1), Number(amount) / (largest[0] ?? 1));
+    else {
+      this.#counting?.asked(kept);
       this.demand.asked(this.#costOf(kept), mostOf(amount, largest));
     }
   }
@@ -247,14 +252,30 @@ export class Part implements Validity, Clock {
     this.demand.seen(this.#readMs);
   }
 
+  /** Permits were taken from its state: what may come back, or was charged. */
+  took(state: PartState, amount: Amount): void {
+    if (state === this.#state) this.#grants(amount);
+  }
+
+  /** The reserve has granted a call for which it has not been charged. */
+  grantedByReserve(amount: Amount): void {
+    this.byReserve += 1;
+    this.#grants(amount);
+  }
+
+  #grants(amount: Amount): void {
+    add(this.#granted, amount);
+    this.#refunds?.asked(amount, this.#readMs);
+  }
+
   /** Counts what was used beyond what was asked for as demand, though no part must be as large as that; and what was not. */
   paid(payments: readonly Payment[]): void {
     for (const [verb, amount] of payments) {
-      if (verb === "charge") this.demand.asked(this.#costOf(amount), 0);
+      if (verb === "charge") this.demand.asked(this.#costOf(this.#kept(amount)), 0);
       else {
-        const { clock } = this.#options;
-        this.#refunds ??= new Refunds(this.#counting?.total ?? [this.#total], clock.now());
-        this.#refunds.refunded(amount, clock.now());
+        const nowMs = this.#options.clock.now();
+        this.#refunds ??= new Refunds(this.#granted, nowMs - this.#sinceMs, nowMs);
+        this.#refunds.refunded(amount, nowMs);
       }
     }
   }

@@ -3,48 +3,57 @@
  * the rest back; a region that counted all of it as demand would have a part that nobody needs.
  *
  * To subtract what comes back from what is asked for meanwhile would not do: it was asked for earlier, and the difference of
- * two counts varies more than each. So what is asked for and what comes back are added up, by policy, with weights that fall
- * by `MEMORY_MS`, and each request counts as if as much of it were kept as of the others.
+ * two counts varies more than each. So what is asked for and what comes back are added up, by policy, and each request
+ * counts as if as much of it were kept as of the others. The sums fade, some within half a minute and some within half an hour;
+ * the ratio is that of the two by which more is kept.
  *
  * Example: a call to a model reserves 500 tokens, uses 100, and gives 400 back: 1 - 400 / 500, so the next one counts as 100.
+ * If all calls fail for some minutes and give everything back, the last half minute says that nothing is kept; but the last half
+ * hour still says about 100. When estimates become exact, the last half minute says so first.
  *
- * Where it is inexact: what is under way counts as if all of it were kept, so at first requests count in full. If they
- * become fewer, what comes back is of more of them: calls that last for 30 s count a tenth less then. And when estimates
- * become exact, it takes minutes until they count in full.
+ * Where it is inexact: what is under way counts as if all of it were kept, so at first requests count in full, and if they
+ * become fewer, what comes back is of more of them: of calls that last for 90 s up to a twentieth more seems to be given back.
  */
 import type { Amount } from "../ground/permits.ts";
 
-const MEMORY_MS = 300_000;
+const MEMORIES_MS = [30_000, 1_800_000];
 /** Sums fade at most once in this time. */
-const STEP_MS = 5000;
+const STEP_MS = 1000;
 /** Something is kept of each request: it needs a part. */
 const LEAST = 0.01;
 
+/** By policy. */
+export type Sums = number[];
+
 export class Refunds {
-  /** By policy. */
-  readonly #asked: number[];
-  readonly #refunded: number[];
+  readonly #memories: readonly {
+    readonly ms: number;
+    readonly asked: Sums;
+    readonly refunded: Sums;
+  }[];
   #fadedMs: number;
 
-  /** @param asked what was asked for until now, by policy */
-  constructor(asked: readonly number[], nowMs: number) {
-    this.#asked = [...asked];
-    this.#refunded = asked.map(() => 0);
+  /** @param asked what was granted in `elapsedMs` until now */
+  constructor(asked: Readonly<Sums>, elapsedMs: number, nowMs: number) {
+    this.#memories = MEMORIES_MS.map((ms) => {
+      const remembered = Math.min(1, ms / elapsedMs);
+      return { ms, asked: asked.map((sum) => sum * remembered), refunded: asked.map(() => 0) };
+    });
     this.#fadedMs = nowMs;
   }
 
-  /** Counts a request. */
+  /** Counts a request that was granted. */
   asked(amount: Amount, nowMs: number): void {
     this.#fade(nowMs);
-    add(this.#asked, amount);
+    for (const { asked } of this.#memories) add(asked, amount);
   }
 
   /** Counts what was given back; no more than was asked for comes back. */
   refunded(amount: Amount, nowMs: number): void {
     this.#fade(nowMs);
-    add(this.#refunded, amount);
-    for (const [i, asked] of this.#asked.entries()) {
-      this.#refunded[i] = Math.min(this.#refunded[i] ?? 0, asked);
+    for (const { asked, refunded } of this.#memories) {
+      add(refunded, amount);
+      for (const [i, most] of asked.entries()) refunded[i] = Math.min(refunded[i] ?? 0, most);
     }
   }
 
@@ -55,21 +64,31 @@ export class Refunds {
   }
 
   #ratio(i: number): number {
-    const [asked = 0, refunded = 0] = [this.#asked[i], this.#refunded[i]];
-    return refunded > 0 ? Math.max(LEAST, 1 - refunded / asked) : 1;
+    let most = LEAST;
+    for (const { asked, refunded } of this.#memories) {
+      const [all = 0, back = 0] = [asked[i], refunded[i]];
+      const kept = back > 0 ? 1 - back / all : 1;
+      // not if both are infinite
+      if (kept > most) most = kept;
+    }
+    return most;
   }
 
   #fade(nowMs: number): void {
     const elapsedMs = nowMs - this.#fadedMs;
     if (elapsedMs < STEP_MS) return;
     this.#fadedMs = nowMs;
-    const factor = Math.exp(-elapsedMs / MEMORY_MS);
-    for (const sums of [this.#asked, this.#refunded])
-      for (const [i, sum] of sums.entries()) sums[i] = sum * factor;
+    for (const { ms, asked, refunded } of this.#memories) {
+      const factor = Math.exp(-elapsedMs / ms);
+      for (const sums of [asked, refunded])
+        for (const [i, sum] of sums.entries()) sums[i] = sum * factor;
+    }
   }
 }
 
-function add(sums: number[], amount: Amount): void {
-  const permits = typeof amount === "number" ? [amount] : amount;
-  for (const [i, more = 0] of permits.entries()) sums[i] = (sums[i] ?? 0) + more;
+/** Adds an amount to sums by policy. */
+export function add(sums: Sums, amount: Amount): void {
+  // the usual case, without a list
+  if (typeof amount === "number") sums[0] = (sums[0] ?? 0) + amount;
+  else for (const [i, more = 0] of amount.entries()) sums[i] = (sums[i] ?? 0) + more;
 }

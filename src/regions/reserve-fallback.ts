@@ -88,7 +88,7 @@ export class ReserveFallback extends Fallback {
     stats.counts.waiting += 1;
     try {
       isGranted = await this.#reserve.tryAcquire(permits, { timeoutMs: 0, signal });
-      if (isGranted) this.#granted();
+      if (isGranted) this.#granted(permits);
     } catch (reason) {
       const error = signal?.aborted ? reason : this.#named(reason);
       if (signal?.aborted || error instanceof LimiterClosedError) {
@@ -104,9 +104,10 @@ export class ReserveFallback extends Fallback {
   }
 
   /** Counts a call that the reserve has granted. */
-  #granted(): void {
+  #granted(permits: Permits): void {
     this.region.stats.counts.granted += 1;
-    this.region.partOf(this.key).byReserve += 1;
+    const part = this.region.partOf(this.key);
+    part.grantedByReserve(part.amountOf(permits));
   }
 
   override async reserve(
@@ -153,7 +154,7 @@ export class ReserveFallback extends Fallback {
 
   override async decide(part: Part, permits: Permits, own: Decision): Promise<Decision> {
     const other = await this.#fitting(this.#reserve.decide(permits));
-    if (other?.allowed) this.#granted();
+    if (other?.allowed) this.#granted(permits);
     return sooner(own, other, part.callers === 0);
   }
 

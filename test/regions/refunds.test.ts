@@ -24,6 +24,14 @@ const refunded: Use = async (limiter, estimate, used) => {
   if (estimate > PERMITS) await limiter.refund(estimate - PERMITS);
   else await limiter.charge(PERMITS - estimate);
 };
+/** What is charged meanwhile, and given back again, is no demand either. */
+const corrected: Use = async (limiter, estimate, used) => {
+  const reservation = await limiter.reserve(PERMITS);
+  await reservation.ready();
+  await reservation.settle(estimate);
+  await used();
+  await reservation.settle(PERMITS);
+};
 const named: Use = async (limiter, tokens, used) => {
   await limiter.acquire({ requests: 1, tokens });
   await used();
@@ -67,6 +75,7 @@ for (const [how, policies, use, estimate] of [
   ["settles", bucket, settled, 100],
   ["settles", smoothBursty({ permitsPerSecond: 1000 }), settled, 100],
   ["refunds", bucket, refunded, 100],
+  ["settles twice", bucket, corrected, 100],
   ["refunds tokens, and no requests", tokens, named, 100],
   ["settles to more", smoothBursty({ permitsPerSecond: 1000 }), settled, 10],
 ] as const) {
@@ -78,28 +87,64 @@ for (const [how, policies, use, estimate] of [
 }
 
 test("what is kept of a request is what is kept of the others, by policy", () => {
-  const refunds = new Refunds([1, 500], 0);
-  assert.equal(refunds.kept([1, 100]), [1, 100]);
-  refunds.refunded([undefined, 250], 1000);
+  const refunds = new Refunds([1, 500], 0, 0);
+  refunds.refunded([undefined, 250], 0);
   assert.equal(refunds.kept([1, 100]), [1, 50]);
-  refunds.asked([1, 500], 2000);
+  refunds.asked([1, 500], 10);
   assert.equal(refunds.kept([1, 100]), [1, 75]);
 });
 
 test("more than was asked for does not come back, and something is kept of each request", () => {
-  const refunds = new Refunds([10], 0);
-  refunds.refunded(1e9, 1000);
-  assert.is(refunds.kept(10), 0.1);
-  refunds.asked(10, 2000);
+  for (const permits of [10, Infinity]) {
+    const refunds = new Refunds([permits], 0, 0);
+    refunds.refunded(1e9, 0);
+    refunds.refunded(permits, 0);
+    assert.is(refunds.kept(10), 0.1);
+  }
+  const refunds = new Refunds([10], 0, 0);
+  refunds.refunded(1e9, 0);
+  refunds.asked(10, 10);
   assert.is(refunds.kept(10), 5);
 });
 
-test("what was given back is forgotten within a quarter of an hour", () => {
-  const refunds = new Refunds([100], 0);
-  refunds.refunded(80, 0);
-  assert.is.not(refunds.kept(100), 100);
-  for (let ms = 0; ms <= 900_000; ms += 1000) refunds.asked(1, ms);
-  assert.ok(Number(refunds.kept(100)) > 98, `${refunds.kept(100)}`);
+/** Calls ask for 100 and give 80 back after `callMs`, each second until `untilMs`. */
+function called(untilMs: number, callMs: number, refunds = new Refunds([0], 0, 0)) {
+  for (let ms = 0; ms < untilMs + callMs; ms += 1000) {
+    if (ms < untilMs) refunds.asked(100, ms);
+    if (ms >= callMs) refunds.refunded(80, ms);
+  }
+  return refunds;
+}
+const keeps = (refunds: Refunds) => Number(refunds.kept(100));
+
+test("what comes back after a pause, or of calls that fail for some minutes, does not make the others none", () => {
+  const paused = called(1_200_000, 90_000);
+  assert.ok(keeps(paused) > 15 && keeps(paused) < 21, `${keeps(paused)}`);
+  const failed = called(1_200_000, 2000);
+  for (let ms = 1_202_000; ms < 1_502_000; ms += 1000) {
+    failed.asked(100, ms);
+    failed.refunded(100, ms);
+  }
+  assert.ok(keeps(failed) > 14 && keeps(failed) < 21, `${keeps(failed)}`);
+});
+
+test("estimates that become exact count in full within three minutes", () => {
+  const refunds = called(600_000, 2000);
+  assert.ok(keeps(refunds) < 21);
+  for (let ms = 602_000; ms < 782_000; ms += 1000) refunds.asked(100, ms);
+  assert.ok(keeps(refunds) > 95, `${keeps(refunds)}`);
+});
+
+test("who has asked for much before the first refund is known after an hour, and what fails for a while is forgotten", () => {
+  const refunds = new Refunds([3_600_000], 36_000_000, 0);
+  called(3_600_000, 2000, refunds);
+  assert.ok(keeps(refunds) < 50, `${keeps(refunds)}`);
+  const failed = new Refunds([3_600_000], 36_000_000, 0);
+  for (let ms = 0; ms < 300_000; ms += 1000) {
+    failed.asked(100, ms);
+    failed.refunded(100, ms);
+  }
+  assert.ok(keeps(failed) > 80, `${keeps(failed)}`);
 });
 
 test.run();

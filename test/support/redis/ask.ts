@@ -14,7 +14,7 @@ const { now } = Date;
  * @throws Error with Redis' own message for an error reply; Error when the connection fails or no
  *   answer comes within `limitMs`
  */
-export function ask(to: NetConnectOpts, command: string[], limitMs = 2000): Promise<Reply> {
+export function ask(to: NetConnectOpts, command: string[], limitMs = 10_000): Promise<Reply> {
   return new Promise((resolve, reject) => {
     let received = "";
     const socket = connect(to);
