@@ -82,8 +82,8 @@ export class Part implements Validity, Clock {
   readonly #counting: Counting | undefined;
   /** Undefined until something is given back. */
   #refunds: Refunds | undefined;
-  /** How many permits were ever granted, by policy, and since when. */
-  readonly #granted: Sums = [];
+  /** How many permits were ever granted, by policy if there are several, and since when. */
+  #granted: number | Sums = 0;
   readonly #sinceMs: number;
   /** How many calls the reserve has granted that it has not been charged for: see `Reserve.owes`. */
   byReserve = 0;
@@ -99,7 +99,9 @@ export class Part implements Validity, Clock {
     this.#state = new PartState(state, largest, reserve, this);
     this.#sinceMs = clock.now();
     this.demand = new Demand(everyMs, this.#sinceMs);
-    if (numbers.rates.length > 1) this.#counting = new Counting(numbers, this.#sinceMs);
+    if (numbers.rates.length === 1) return;
+    this.#counting = new Counting(numbers, this.#sinceMs);
+    this.#granted = numbers.rates.map(() => 0);
   }
 
   now(): number {
@@ -252,19 +254,21 @@ export class Part implements Validity, Clock {
     this.demand.seen(this.#readMs);
   }
 
-  /** Permits were taken from its state: what may come back, or was charged. */
+  /** Permits were taken from its state. */
   took(state: PartState, amount: Amount): void {
-    if (state === this.#state) this.#grants(amount);
+    if (state === this.#state) this.granted(amount);
   }
 
   /** The reserve has granted a call for which it has not been charged. */
   grantedByReserve(amount: Amount): void {
     this.byReserve += 1;
-    this.#grants(amount);
+    this.granted(amount);
   }
 
-  #grants(amount: Amount): void {
-    add(this.#granted, amount);
+  /** Permits were granted, or charged: they may come back. */
+  granted(amount: Amount): void {
+    if (typeof this.#granted === "number") this.#granted += Number(amount);
+    else add(this.#granted, amount);
     this.#refunds?.asked(amount, this.#readMs);
   }
 
@@ -274,7 +278,8 @@ export class Part implements Validity, Clock {
       if (verb === "charge") this.demand.asked(this.#costOf(this.#kept(amount)), 0);
       else {
         const nowMs = this.#options.clock.now();
-        this.#refunds ??= new Refunds(this.#granted, nowMs - this.#sinceMs, nowMs);
+        const granted = typeof this.#granted === "number" ? [this.#granted] : this.#granted;
+        this.#refunds ??= new Refunds(granted, nowMs - this.#sinceMs, nowMs);
         this.#refunds.refunded(amount, nowMs);
       }
     }

@@ -189,6 +189,7 @@ export class ReserveFallback extends Fallback {
     }
     try {
       await this.#reserves.pay(part, payment);
+      if (verb === "charge") part.granted(amount);
     } catch (error) {
       const current = this.region.member.current(this.region.partOf(this.key));
       if (isPlain && current.fraction > 0) {

@@ -1,5 +1,7 @@
 /** What callers give back is no demand: a region has the part that it uses, however much it reserves at first. */
 import { type Policies, type RemoteLimiter, smoothBursty, tokenBucket } from "smooth-limiter";
+import { RegionalLimiter } from "smooth-limiter/regions";
+import { FakeClock, memoryStore } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { Refunds } from "../../src/regions/refunds.ts";
 import { World } from "../support/regions/world.ts";
@@ -39,11 +41,16 @@ const named: Use = async (limiter, tokens, used) => {
 };
 
 /** One region uses 200 a second, and the other one as much as it can have. @returns what each has used a second */
-async function used(policies: Policies, use: Use, estimate: number) {
-  const world = new World(policies, { regions: ["eu", "us"] });
-  world.home.latencyMs = 40;
-  const { clock } = world;
-  const [eu, us] = world.regions.map(({ limiter }) => limiter);
+async function used(policies: Policies, use: Use, estimate: number, hasLocal = false) {
+  const clock = new FakeClock();
+  const home = memoryStore({ clock });
+  const regions = ["eu", "us"];
+  const limiters = regions.map((region) => {
+    const local = hasLocal ? { local: memoryStore({ clock }), reserve: 0.3 } : {};
+    return RegionalLimiter.create("limit", policies, { home, region, regions, clock, ...local });
+  });
+  const [eu, us] = limiters;
+  for (const limiter of limiters) await limiter.peek();
   await clock.advance(20_000);
   const counts = [0, 0];
   const call = async () => {
@@ -61,7 +68,7 @@ async function used(policies: Policies, use: Use, estimate: number) {
       if (await us?.tryAcquire(flood)) counts[1] = (counts[1] ?? 0) + PERMITS;
     await clock.advance(25);
   }
-  await world.close();
+  await Promise.all([...limiters.map((limiter) => limiter.close()), clock.advance(10_000)]);
   return counts.map((count) => count / 50);
 }
 
@@ -85,6 +92,34 @@ for (const [how, policies, use, estimate] of [
     assert.ok(own > 197 && others > 0.93 * 800, `${own} and ${others} a second`);
   });
 }
+
+test("what a reserve in a store pays of charges may come back too", async () => {
+  const [own = 0] = await used(bucket, corrected, 100, true);
+  assert.ok(own > 195, `${own} a second`);
+});
+
+test("what calls give back of which the process knows nothing makes the others no less", async () => {
+  const world = new World(tokenBucket({ capacity: 20_000, refill: 1000, everyMs: 1000 }), {
+    regions: ["eu", "us"],
+  });
+  world.home.latencyMs = 40;
+  const [eu, us] = world.regions.map(({ limiter }) => limiter);
+  await world.clock.advance(20_000);
+  for (let ms = 0; ms < 20_000; ms += 25)
+    for (let n = 0; n < 40; n++) {
+      await us?.tryAcquire(10);
+      if (n === 0) await world.clock.advance(25);
+    }
+  await eu?.refund(19_000);
+  let granted = 0;
+  for (let ms = 0; ms < 15_000; ms += 100) {
+    for (let n = 0; n < 30; n++) granted += Number(await eu?.tryAcquire());
+    for (let n = 0; n < 40; n++) await us?.tryAcquire(10);
+    await world.clock.advance(100);
+  }
+  await world.close();
+  assert.ok(granted > 0.8 * 4500, `${granted} of 4500`);
+});
 
 test("what is kept of a request is what is kept of the others, by policy", () => {
   const refunds = new Refunds([1, 500], 0, 0);
