@@ -48,9 +48,15 @@ export class Fallback {
     sequence: RequestSequence | undefined,
     options: ShareOptions | undefined,
   ): Promise<Reservation> {
-    const reservation = this.reservation(part, (account) =>
-      part.limiter[reserveAwaited](permits, sequence, options, account),
-    );
+    const reservation = this.reservation(part, (account) => {
+      try {
+        return part.limiter[reserveAwaited](permits, sequence, options, account);
+      } catch (error) {
+        // the line is full
+        this.lack();
+        throw error;
+      }
+    });
     if (reservation.waitMs === 0) return reservation;
     const isKnown = reservation.waitMs < Infinity;
     let isServed = false;

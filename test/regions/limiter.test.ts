@@ -92,6 +92,24 @@ test("a region that is cut off uses its part until its lease ends, and then its 
   await world.close();
 });
 
+test("a region whose reservations find the line full gets the rest of the limit, too", async () => {
+  const leaky = leakyBucket({ capacity: 1000, permitsPerSecond: 1000 });
+  const world = new World(leaky, { regions: ["eu", "us"] });
+  const [eu] = world.regions.map(({ limiter }) => limiter);
+  await eu?.peek();
+  await world.clock.advance(20_000);
+  let granted = 0;
+  const count = () => {
+    granted += 1;
+  };
+  for (let n = 0; n < 40; n++) {
+    eu?.reserve(100).then(count, () => {});
+    await world.clock.advance(500);
+  }
+  assert.ok(granted > 30, `${granted} of 40`);
+  await world.close();
+});
+
 test("a caller of acquire waits for as long as its region's part says, and no longer", async () => {
   const { limiter, clock } = open({ reserve: 1 }, smoothBursty({ permitsPerSecond: 3 }));
   assert.is(await limiter.acquire(), 0);
