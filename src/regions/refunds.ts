@@ -11,8 +11,9 @@
  * If all calls fail for some minutes and give everything back, the last half minute says that nothing is kept; but the last half
  * hour still says about 100. When estimates become exact, the last half minute says so first.
  *
- * Where it is inexact: what is under way counts as if all of it were kept, so at first requests count in full, and if they
- * become fewer, what comes back is of more of them: of calls that last for 90 s up to a twentieth more seems to be given back.
+ * Where it is inexact: what is under way counts as if all of it were kept, so at first, and after a pause, requests count in
+ * full; and if they become fewer, what comes back is of more of them: of calls that last for 90 s up to a twentieth more
+ * seems to be given back. Who gives all back because the next step of a job was refused seems to need nothing.
  */
 import type { Amount } from "../ground/permits.ts";
 
