@@ -146,6 +146,7 @@ export class Part implements Validity, Clock {
     return this.isOver && this.#options.clock.now() >= this.lapseMs;
   }
 
+  /** Returns the permits in the form in which policies take them. */
   amountOf(permits: Permits): Amount {
     return this.#state.amount(permits);
   }
@@ -269,7 +270,7 @@ export class Part implements Validity, Clock {
   granted(amount: Amount): void {
     if (typeof this.#granted === "number") this.#granted += Number(amount);
     else add(this.#granted, amount);
-    this.#refunds?.asked(amount, this.#readMs);
+    this.#refunds?.granted(amount, this.#readMs);
   }
 
   /** Counts what was used beyond what was asked for as demand, though no part must be as large as that; and what was not. */

@@ -3,7 +3,7 @@
  * the rest back; a region that counted all of it as demand would have a part that nobody needs.
  *
  * To subtract what comes back from what is asked for meanwhile would not do: it was asked for earlier, and the difference of
- * two counts varies more than each. So what is asked for and what comes back are added up, by policy, and each request
+ * two counts varies more than each. So what is granted and what comes back are added up, by policy, and each request
  * counts as if as much of it were kept as of the others. The sums fade, some within half a minute and some within half an hour;
  * the ratio is that of the two by which more is kept.
  *
@@ -29,32 +29,36 @@ export type Sums = number[];
 export class Refunds {
   readonly #memories: readonly {
     readonly ms: number;
-    readonly asked: Sums;
+    readonly granted: Sums;
     readonly refunded: Sums;
   }[];
   #fadedMs: number;
 
-  /** @param asked what was granted in `elapsedMs` until now */
-  constructor(asked: Readonly<Sums>, elapsedMs: number, nowMs: number) {
+  /** @param granted what was granted in `elapsedMs` until now */
+  constructor(granted: Readonly<Sums>, elapsedMs: number, nowMs: number) {
     this.#memories = MEMORIES_MS.map((ms) => {
       const remembered = Math.min(1, ms / elapsedMs);
-      return { ms, asked: asked.map((sum) => sum * remembered), refunded: asked.map(() => 0) };
+      return {
+        ms,
+        granted: granted.map((sum) => sum * remembered),
+        refunded: granted.map(() => 0),
+      };
     });
     this.#fadedMs = nowMs;
   }
 
-  /** Counts a request that was granted. */
-  asked(amount: Amount, nowMs: number): void {
+  /** Counts what was granted, or charged. */
+  granted(amount: Amount, nowMs: number): void {
     this.#fade(nowMs);
-    for (const { asked } of this.#memories) add(asked, amount);
+    for (const { granted } of this.#memories) add(granted, amount);
   }
 
-  /** Counts what was given back; no more than was asked for comes back. */
+  /** Counts what was given back; no more than was granted comes back. */
   refunded(amount: Amount, nowMs: number): void {
     this.#fade(nowMs);
-    for (const { asked, refunded } of this.#memories) {
+    for (const { granted, refunded } of this.#memories) {
       add(refunded, amount);
-      for (const [i, most] of asked.entries()) refunded[i] = Math.min(refunded[i] ?? 0, most);
+      for (const [i, most] of granted.entries()) refunded[i] = Math.min(refunded[i] ?? 0, most);
     }
   }
 
@@ -66,8 +70,8 @@ export class Refunds {
 
   #ratio(i: number): number {
     let most = LEAST;
-    for (const { asked, refunded } of this.#memories) {
-      const [all = 0, back = 0] = [asked[i], refunded[i]];
+    for (const { granted, refunded } of this.#memories) {
+      const [all = 0, back = 0] = [granted[i], refunded[i]];
       const kept = back > 0 ? 1 - back / all : 1;
       // not if both are infinite
       if (kept > most) most = kept;
@@ -79,9 +83,9 @@ export class Refunds {
     const elapsedMs = nowMs - this.#fadedMs;
     if (elapsedMs < STEP_MS) return;
     this.#fadedMs = nowMs;
-    for (const { ms, asked, refunded } of this.#memories) {
+    for (const { ms, granted, refunded } of this.#memories) {
       const factor = Math.exp(-elapsedMs / ms);
-      for (const sums of [asked, refunded])
+      for (const sums of [granted, refunded])
         for (const [i, sum] of sums.entries()) sums[i] = sum * factor;
     }
   }

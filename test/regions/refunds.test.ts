@@ -125,7 +125,7 @@ test("what is kept of a request is what is kept of the others, by policy", () =>
   const refunds = new Refunds([1, 500], 0, 0);
   refunds.refunded([undefined, 250], 0);
   assert.equal(refunds.kept([1, 100]), [1, 50]);
-  refunds.asked([1, 500], 10);
+  refunds.granted([1, 500], 10);
   assert.equal(refunds.kept([1, 100]), [1, 75]);
 });
 
@@ -138,14 +138,14 @@ test("more than was asked for does not come back, and something is kept of each 
   }
   const refunds = new Refunds([10], 0, 0);
   refunds.refunded(1e9, 0);
-  refunds.asked(10, 10);
+  refunds.granted(10, 10);
   assert.is(refunds.kept(10), 5);
 });
 
 /** Calls ask for 100 and give 80 back after `callMs`, each second until `untilMs`. */
 function called(untilMs: number, callMs: number, refunds = new Refunds([0], 0, 0)) {
   for (let ms = 0; ms < untilMs + callMs; ms += 1000) {
-    if (ms < untilMs) refunds.asked(100, ms);
+    if (ms < untilMs) refunds.granted(100, ms);
     if (ms >= callMs) refunds.refunded(80, ms);
   }
   return refunds;
@@ -157,7 +157,7 @@ test("what comes back after a pause, or of calls that fail for some minutes, doe
   assert.ok(keeps(paused) > 15 && keeps(paused) < 21, `${keeps(paused)}`);
   const failed = called(1_200_000, 2000);
   for (let ms = 1_202_000; ms < 1_502_000; ms += 1000) {
-    failed.asked(100, ms);
+    failed.granted(100, ms);
     failed.refunded(100, ms);
   }
   assert.ok(keeps(failed) > 14 && keeps(failed) < 21, `${keeps(failed)}`);
@@ -166,7 +166,7 @@ test("what comes back after a pause, or of calls that fail for some minutes, doe
 test("estimates that become exact count in full within three minutes", () => {
   const refunds = called(600_000, 2000);
   assert.ok(keeps(refunds) < 21);
-  for (let ms = 602_000; ms < 782_000; ms += 1000) refunds.asked(100, ms);
+  for (let ms = 602_000; ms < 782_000; ms += 1000) refunds.granted(100, ms);
   assert.ok(keeps(refunds) > 95, `${keeps(refunds)}`);
 });
 
@@ -176,7 +176,7 @@ test("who has asked for much before the first refund is known after an hour, and
   assert.ok(keeps(refunds) < 50, `${keeps(refunds)}`);
   const failed = new Refunds([3_600_000], 36_000_000, 0);
   for (let ms = 0; ms < 300_000; ms += 1000) {
-    failed.asked(100, ms);
+    failed.granted(100, ms);
     failed.refunded(100, ms);
   }
   assert.ok(keeps(failed) > 80, `${keeps(failed)}`);
