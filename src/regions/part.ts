@@ -273,7 +273,7 @@ export class Part implements Validity, Clock {
     this.#refunds?.granted(amount, this.#readMs);
   }
 
-  /** Counts what was used beyond what was asked for as demand, though no part must be as large as that; and what was not. */
+  /** A charge is demand, though no part must be as large as that. A refund makes later requests count for less. */
   paid(payments: readonly Payment[]): void {
     for (const [verb, amount] of payments) {
       if (verb === "charge") this.demand.asked(this.#costOf(this.#kept(amount)), 0);

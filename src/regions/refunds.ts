@@ -17,6 +17,7 @@
  */
 import type { Amount } from "../ground/permits.ts";
 
+/** In such times the sums fade by a factor of e. */
 const MEMORIES_MS = [30_000, 1_800_000];
 /** Sums fade at most once in this time. */
 const STEP_MS = 1000;

@@ -7,7 +7,7 @@
  * enough if for `PATIENCE` intervals hardly any wait, or the part is larger than what they ask for: short waits are usual where
  * a burst is small. Then it states what is asked for, and tries again after `REST` intervals, or when some have waited all the
  * time for `LONG` intervals: there are more callers by now. Where the part does not grow, since others may have as much, it
- * goes on while they wait: that costs nobody anything.
+ * goes on while they wait: that costs others little, for they need nearly all of it.
  *
  * In between it states what is asked for, and `MORE` times the queue that stands: the least that has waited during the last
  * interval (as in CoDel: Nichols and Jacobson 2012). Otherwise the part would follow demand that rises slowly, and never
