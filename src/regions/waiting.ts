@@ -3,7 +3,8 @@
  * served ask for what they get, however much they could use.
  *
  * So while some wait for a good part of the time, the member states `MORE` times what is asked for. If they ask for more as the
- * part grows, it states that much more of that; if they ask for less and hardly wait, that much more of what is left. They have
+ * part grows, and use all of it, it states that much more of that; who asks for more by chance does not need it. If they ask for
+ * less and hardly wait, it states that much more of what is left. They have
  * enough if for `PATIENCE` intervals hardly any wait, or the part is larger than what they ask for: short waits are usual where
  * a burst is small. Then it states what is asked for, and tries again after `REST` intervals, or when some have waited all the
  * time for `LONG` intervals: there are more callers by now. Where the part does not grow, since others may have as much, it
@@ -103,7 +104,8 @@ export class Waiting {
     this.#fullMs = this.fullMs(now, elapsedMs);
     if (this.#fullMs >= LONG * this.#everyMs) this.#restUntilMs = now;
     const isLacking = this.#waitedUntil(now) >= LACKING * elapsedMs;
-    const isMore = asked > this.#asked * GROWN;
+    const isShort = part < asked * LARGER;
+    const isMore = asked > this.#asked * GROWN && isShort;
     if (this.#isTrying ? isMore : isLacking && now >= this.#restUntilMs) {
       this.#isTrying = true;
       this.#asked = asked;
@@ -113,7 +115,7 @@ export class Waiting {
     } else if (this.#isTrying) {
       // they ask for less by now
       if (!isLacking && asked < this.#asked / GROWN) this.#asked = asked;
-      if (isLacking && part < asked * LARGER) this.#enoughMs = Infinity;
+      if (isLacking && isShort) this.#enoughMs = Infinity;
       else if (this.#enoughMs === Infinity) this.#enoughMs = now;
       if (now - this.#enoughMs < PATIENCE * this.#everyMs) return;
       this.#isTrying = false;

@@ -497,7 +497,7 @@ function statedWhile(
 test("what callers who wait would ask for is found by trying", () => {
   // until they have what they can use, and a little more for a while
   const grows = statedWhile(900, (part) => Math.min(0.3, part), 10);
-  assert.equal(grows, [0.096, 0.144, 0.216, 0.324, 0.45, 0.45, 0.45, 0.45, 0.3, 0.3]);
+  assert.equal(grows, [0.096, 0.144, 0.216, 0.324, 0.45, 0.45, 0.45, 0.3, 0.3, 0.3]);
   // short waits: what is asked for, and half as much again in 4 of 34 intervals
   const tries = statedWhile(400, () => 0.064, 40);
   assert.equal(tries.slice(0, 5), [0.096, 0.096, 0.096, 0.096, 0.064]);
@@ -520,6 +520,19 @@ test("who hardly waits any more has enough, although others have the rest", () =
   const stated = Array.from({ length: 6 }, (_, i) => {
     const now = 1000 * (i + 1);
     waiting.look(now, 1000, 0.4, 0.45);
+    waiting.restart(now);
+    return Number(waiting.stated(0.4).toFixed(3));
+  });
+  assert.equal(stated, [0.6, 0.6, 0.6, 0.6, 0.4, 0.4]);
+});
+
+test("who asks for more by chance has enough while the part is larger than that", () => {
+  const waiting = new Waiting(1000);
+  const stated = [0.4, 0.5, 0.4, 0.55, 0.4, 0.5].map((asked, i) => {
+    const now = 1000 * (i + 1);
+    waiting.begin(1, now - 400);
+    waiting.end(1, now, true);
+    waiting.look(now, 1000, asked, i === 0 ? 0.3 : 0.7);
     waiting.restart(now);
     return Number(waiting.stated(0.4).toFixed(3));
   });
