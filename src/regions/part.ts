@@ -386,7 +386,7 @@ export class Part implements Validity, Clock {
 
   /** The numbers by which its callers wait: without a part those of the reserve. */
   get line(): readonly Policy[] {
-    return this.#policiesOf(this.fraction || this.#options.reserved);
+    return partsOf(this.#options.numbers.policies.list, this.fraction || this.#options.reserved);
   }
 
   #policiesOf(fraction: number): readonly Policy[] {

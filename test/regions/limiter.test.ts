@@ -492,6 +492,11 @@ test("a full leaky bucket names the bound of its part, not that of the whole lim
   for (const call of calls) call.catch(() => {});
   assert.is(await late, 30);
   await limiter.close();
+  // without a part and a reserve nobody may wait
+  const none = open({ reserve: 0 }, leakyBucket({ permitsPerSecond: 10, capacity: 90 })).limiter;
+  const first = await none.acquire().catch((error: QueueFullError) => error.facts.maxWaiting);
+  assert.is(first, 0);
+  await none.close();
 });
 
 test("bad options are refused with what is wrong", () => {
