@@ -3,7 +3,7 @@
  * served ask for what they get, however much they could use.
  *
  * So while some wait for a good part of the time, the member states `MORE` times what is asked for. If they ask for more as the
- * part grows, and use all of it, it states that much more of that; who asks for more by chance does not need it. If they ask for
+ * part grows, or use all of it, it states that much more of that; who asks for more by chance does not need it. If they ask for
  * less and hardly wait, it states that much more of what is left. They have
  * enough if for `PATIENCE` intervals hardly any wait, or the part is larger than what they ask for: short waits are usual where
  * a burst is small. Then it states what is asked for, and tries again after `REST` intervals, or when some have waited all the
@@ -47,8 +47,9 @@ export class Waiting {
   #least = 0;
   #leastMs = -Infinity;
   #standing = 0;
-  /** What was asked for when more was stated; and since when the part has been enough. */
+  /** What was asked for when more was stated, and what could be used; and since when the part has been enough. */
   #asked = 0;
+  #part = 0;
   #enoughMs = Infinity;
   #isTrying = false;
   /** For how long some have waited all the time. */
@@ -105,10 +106,12 @@ export class Waiting {
     if (this.#fullMs >= LONG * this.#everyMs) this.#restUntilMs = now;
     const isLacking = this.#waitedUntil(now) >= LACKING * elapsedMs;
     const isShort = part < asked * LARGER;
-    const isMore = asked > this.#asked * GROWN && isShort;
+    // a count lags behind a part that grows
+    const isMore = asked > this.#asked * GROWN && (isShort || part > this.#part * GROWN);
     if (this.#isTrying ? isMore : isLacking && now >= this.#restUntilMs) {
       this.#isTrying = true;
       this.#asked = asked;
+      this.#part = part;
       this.#enoughMs = Infinity;
     } else if (asked + this.cost === 0) {
       this.#isTrying = false;

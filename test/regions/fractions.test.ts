@@ -497,7 +497,7 @@ function statedWhile(
 test("what callers who wait would ask for is found by trying", () => {
   // until they have what they can use, and a little more for a while
   const grows = statedWhile(900, (part) => Math.min(0.3, part), 10);
-  assert.equal(grows, [0.096, 0.144, 0.216, 0.324, 0.45, 0.45, 0.45, 0.3, 0.3, 0.3]);
+  assert.equal(grows, [0.096, 0.144, 0.216, 0.324, 0.45, 0.45, 0.45, 0.45, 0.3, 0.3]);
   // short waits: what is asked for, and half as much again in 4 of 34 intervals
   const tries = statedWhile(400, () => 0.064, 40);
   assert.equal(tries.slice(0, 5), [0.096, 0.096, 0.096, 0.096, 0.064]);
@@ -526,17 +526,36 @@ test("who hardly waits any more has enough, although others have the rest", () =
   assert.equal(stated, [0.6, 0.6, 0.6, 0.6, 0.4, 0.4]);
 });
 
-test("who asks for more by chance has enough while the part is larger than that", () => {
+/** What is stated where some wait for two fifths of the time. @param looks what is asked for, and the part */
+function statedAt(looks: readonly (readonly [number, number])[]): readonly number[] {
   const waiting = new Waiting(1000);
-  const stated = [0.4, 0.5, 0.4, 0.55, 0.4, 0.5].map((asked, i) => {
+  return looks.map(([asked, part], i) => {
     const now = 1000 * (i + 1);
     waiting.begin(1, now - 400);
     waiting.end(1, now, true);
-    waiting.look(now, 1000, asked, i === 0 ? 0.3 : 0.7);
+    waiting.look(now, 1000, asked, part);
     waiting.restart(now);
-    return Number(waiting.stated(0.4).toFixed(3));
+    return Number(waiting.stated(asked).toFixed(3));
   });
-  assert.equal(stated, [0.6, 0.6, 0.6, 0.6, 0.4, 0.4]);
+}
+
+test("who asks for more by chance has enough while the part is larger than that", () => {
+  const counts = [0.4, 0.5, 0.4, 0.55, 0.4, 0.5] as const;
+  const stated = statedAt(counts.map((asked) => [asked, 0.7]));
+  // what it asked for when it began to try, or asks for now; and then that alone
+  assert.equal(stated, [0.6, 0.75, 0.6, 0.825, 0.4, 0.5]);
+});
+
+test("… but a count lags behind a part that grows", () => {
+  const stated = statedAt([
+    [0.1, 0.1],
+    [0.125, 0.14],
+    [0.16, 0.18],
+    [0.2, 0.23],
+    [0.25, 0.28],
+    [0.31, 0.35],
+  ]);
+  assert.equal(stated, [0.15, 0.188, 0.24, 0.3, 0.375, 0.465]);
 });
 
 test("who asks for less, and hardly waits any more, states no more than half as much again of that", () => {
