@@ -3,8 +3,8 @@
  * served ask for what they get, however much they could use.
  *
  * So while some wait for a good part of the time, the member states `MORE` times what is asked for. If they ask for more as the
- * part grows, or use all of it, it states that much more of that; who asks for more by chance does not need it. If they ask for
- * less and hardly wait, it states that much more of what is left. They have
+ * part grows, or use all of it, or some wait all the time, it states that much more of that; who asks for more by chance does
+ * not need it. If they ask for less and hardly wait, it states that much more of what is left. They have
  * enough if for `PATIENCE` intervals hardly any wait, or the part is larger than what they ask for: short waits are usual where
  * a burst is small. Then it states what is asked for, and tries again after `REST` intervals, or when some have waited all the
  * time for `LONG` intervals: there are more callers by now. Where the part does not grow, since others may have as much, it
@@ -106,8 +106,9 @@ export class Waiting {
     if (this.#fullMs >= LONG * this.#everyMs) this.#restUntilMs = now;
     const isLacking = this.#waitedUntil(now) >= LACKING * elapsedMs;
     const isShort = part < asked * LARGER;
-    // a count lags behind a part that grows
-    const isMore = asked > this.#asked * GROWN && (isShort || part > this.#part * GROWN);
+    // a count lags behind a part that grows, and a cold part lets through less than that
+    const isNeeded = isShort || part > this.#part * GROWN || this.#fullMs > 0;
+    const isMore = isNeeded && asked > this.#asked * GROWN;
     if (this.#isTrying ? isMore : isLacking && now >= this.#restUntilMs) {
       this.#isTrying = true;
       this.#asked = asked;

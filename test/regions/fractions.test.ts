@@ -526,12 +526,12 @@ test("who hardly waits any more has enough, although others have the rest", () =
   assert.equal(stated, [0.6, 0.6, 0.6, 0.6, 0.4, 0.4]);
 });
 
-/** What is stated where some wait for two fifths of the time. @param looks what is asked for, and the part */
-function statedAt(looks: readonly (readonly [number, number])[]): readonly number[] {
+/** What is stated where some wait for so many ms of each second. @param looks what is asked for, and the part */
+function statedAt(looks: readonly (readonly [number, number])[], waitMs = 400): readonly number[] {
   const waiting = new Waiting(1000);
   return looks.map(([asked, part], i) => {
     const now = 1000 * (i + 1);
-    waiting.begin(1, now - 400);
+    waiting.begin(1, now - waitMs);
     waiting.end(1, now, true);
     waiting.look(now, 1000, asked, part);
     waiting.restart(now);
@@ -556,6 +556,11 @@ test("… but a count lags behind a part that grows", () => {
     [0.31, 0.35],
   ]);
   assert.equal(stated, [0.15, 0.188, 0.24, 0.3, 0.375, 0.465]);
+});
+
+test("… and a cold part lets through less than it is", () => {
+  const looks = [0.02, 0.03, 0.045, 0.06].map((asked) => [asked, 0.1] as const);
+  assert.equal(statedAt(looks, 960), [0.03, 0.045, 0.068, 0.09]);
 });
 
 test("who asks for less, and hardly waits any more, states no more than half as much again of that", () => {
