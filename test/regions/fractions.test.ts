@@ -559,8 +559,8 @@ test("… but a count lags behind a part that grows", () => {
 });
 
 test("… and a cold part lets through less than it is", () => {
-  const looks = [0.02, 0.03, 0.045, 0.06].map((asked) => [asked, 0.1] as const);
-  assert.equal(statedAt(looks, 960), [0.03, 0.045, 0.068, 0.09]);
+  const looks = [0.02, 0.025, 0.032, 0.04, 0.05, 0.063].map((asked) => [asked, 0.2] as const);
+  assert.equal(statedAt(looks, 960), [0.03, 0.038, 0.048, 0.06, 0.075, 0.095]);
 });
 
 test("who asks for less, and hardly waits any more, states no more than half as much again of that", () => {
