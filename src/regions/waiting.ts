@@ -4,11 +4,12 @@
  *
  * So while some wait for a good part of the time, the member states `MORE` times what is asked for. If they ask for more as the
  * part grows, or use all of it, or some wait all the time, it states that much more of that; who asks for more by chance does
- * not need it. If they ask for less and hardly wait, it states that much more of what is left. They have
- * enough if for `PATIENCE` intervals hardly any wait, or the part is larger than what they ask for: short waits are usual where
- * a burst is small. Then it states what is asked for, and tries again after `REST` intervals, or when some have waited all the
- * time for `LONG` intervals: there are more callers by now. Where the part does not grow, since others may have as much, it
- * goes on while they wait: that costs others little, for they need nearly all of it.
+ * not need it. If they ask for less and hardly wait, it states that much more of what is left.
+ *
+ * They have enough if for `PATIENCE` intervals hardly any wait, or the part is larger than what they ask for: short waits are
+ * usual where a burst is small. Then it states what is asked for, and tries again after `REST` intervals, or when some have
+ * waited all the time for `LONG` intervals: there are more callers by now. Where the part does not grow, since others may have
+ * as much, it goes on while they wait: that costs others little, for they need nearly all of it.
  *
  * In between it states what is asked for, and `MORE` times the queue that stands: the least that has waited during the last
  * interval (as in CoDel: Nichols and Jacobson 2012). Otherwise the part would follow demand that rises slowly, and never
