@@ -92,6 +92,30 @@ test("a region that is cut off uses its part until its lease ends, and then its 
   await world.close();
 });
 
+test("a lease counts from when its message was sent, however long the reply takes", async () => {
+  for (const offsetMs of [0, 500, 1000, 1500]) {
+    const world = new World(bucket, { regions: REGIONS });
+    const [eu] = world.regions;
+    assert.ok(eu);
+    await eu.limiter.peek();
+    await world.clock.advance(10_000);
+    world.home.latencyMs = 900;
+    const busy = async (ms: number) => {
+      for (let t = 0; t < ms; t += 50) {
+        await granted(eu.limiter, 50);
+        await world.clock.advance(50);
+      }
+    };
+    await busy(10_000 + offsetMs);
+    assert.ok(eu.limiter.fraction > 0.9);
+    // replies that are under way still come
+    world.home.losesMessages = true;
+    await busy(5050);
+    assert.ok(eu.limiter.fraction < 0.04, `${eu.limiter.fraction} with ${offsetMs}`);
+    await world.close();
+  }
+});
+
 test("a region whose reservations find the line full gets the rest of the limit, too", async () => {
   const leaky = leakyBucket({ capacity: 1000, permitsPerSecond: 1000 });
   const world = new World(leaky, { regions: ["eu", "us"] });
